@@ -81,3 +81,60 @@ def test_without_a_forecast_it_says_why(
     said = tunerd("forecast", "web")
     assert said.code == 0
     assert "has no forecast" in said.out
+
+
+def planned_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> datetime:
+    """A store with a plan of one hour for a service of a size; the middle of the hour."""
+    url = f"sqlite:///{tmp_path}/tunerd.sqlite"
+    monkeypatch.setenv("TUNERD_STORE__URL", url)
+    monkeypatch.chdir(tmp_path)
+    now = datetime.now(UTC)
+    text = TEXT.replace("[context]\n", '[context]\nsize = { type = "float" }\n')
+    study = parse_study(text)
+    window: dict[str, object] = {
+        "start_s": now.timestamp() - 1800,
+        "end_s": now.timestamp() + 1800,
+        "low": 80.0,
+    }
+    window |= {"high": 120.0, "median": 100.0, "key": key, "contexts": {key: 1.0}}
+    plan: dict[str, object] = {
+        "signal": 'rps{service="a"}',
+        "context": {"service": "a", "size": 7e9},
+    }
+    plan |= {"state": "active", "why": "", "methods": {}, "windows": [window], "past": []}
+    with open_store(url) as store:
+        store.publish_generation("web", study.content_hash, text, "test", now)
+        with store.transaction() as tx:
+            tx.save_forecast_plan("web", {"feature": "rps", "signals": [plan]}, now)
+    return now
+
+
+def test_a_plan_is_found_however_its_context_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd
+) -> None:
+    at = planned_by_hand(tmp_path, monkeypatch, "web|rps=86.7362|service=a|size=7e+09").isoformat()
+    order = ("recommend", "web", "--context", "service=a", "--context", "size=7e9", "--at", at)
+    said = tunerd(*order, "--here", "--json")
+    assert said.code == 0, said.err
+    assert said.json["context"]["rps"] == pytest.approx(96.97, abs=0.01)
+    # What a signal says is not named beside --at, and every mistake is told at once.
+    wrong = tunerd(*order, "--context", "rps=5", "--context", "sice=5")
+    assert wrong.code == 2
+    assert "rps" in wrong.err
+    assert "sice" in wrong.err
+
+
+@pytest.mark.parametrize("key", ["web|load=86.7362|service=a", "web|rps=~|service=a|size=7e+09"])
+def test_a_plan_that_says_nothing_of_the_feature_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd, key: str
+) -> None:
+    """It was made before the feature had its name, or its number is none that a job may have."""
+    at = planned_by_hand(tmp_path, monkeypatch, key).isoformat()
+    said = tunerd("recommend", "web", "--context=service=a", "--context=size=7e9", "--at", at)
+    assert said.code == 2
+    assert "no plan of this context reaches" in said.err
+
+
+@pytest.mark.parametrize("hours", ["0", "-5"])
+def test_hours_to_show_are_at_least_one(hours: str, tunerd: Tunerd) -> None:
+    assert tunerd("forecast", "web", "--hours", hours).code == 2

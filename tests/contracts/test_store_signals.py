@@ -60,6 +60,13 @@ class TestSignals:
             assert tx.prune_signals(later) == 2
         assert list(store.signal_names()) == ["b"]
 
+    def test_points_too_old_to_keep_take_no_place(self, store: Store) -> None:
+        old = round((KEPT + MINUTE) / MINUTE)
+        names = [(f"s{n}", old, 0.0) for n in range(MOST_SIGNALS)]
+        assert add(store, *names) == (0, MOST_SIGNALS, ())
+        assert add(store, ("more", 1, 0.0)) == (1, 0, ())
+        assert list(store.signal_names()) == ["more"]
+
     def test_a_plan_takes_the_place_of_the_one_before(self, store: Store) -> None:
         add_study(store)
         assert store.forecast_plan(STUDY) is None

@@ -42,7 +42,9 @@ def test_a_record_is_a_point_of_a_signal_by_name_and_labels() -> None:
         ),
         ({"name": ...}, "name: is missing"),
         ({"name": "4 rps"}, "name: expected a name such as rps"),
+        ({"name": "rps\n"}, "name: expected a name such as rps"),
         ({"labels": {"a b": "c"}}, "labels: "),
+        ({"labels": {"a\n": "c"}}, "labels: "),
         ({"labels": {"a": 1}}, "labels: expected an object of texts"),
         (
             {"labels": {f"l{n}": "\U00020000" * 200 for n in range(2)}},

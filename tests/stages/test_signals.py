@@ -9,13 +9,15 @@ import pytest
 from tests.stages.fakes import FakeStream, Heard, Time
 from tests.stages.tuning import Lines
 from tunerd import telemetry
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.settings.model import IngestSettings, TopicSettings, TuneSettings
 from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.tune import TuneStage
-from tunerd.store import Store
+from tunerd.store import ContextRow, Store
+from tunerd.store.signals import KEPT
 
 TOPICS = TopicSettings(jobs="jobs", recommendations="recommendations", rejected="rejected")
 TEXT = """
@@ -166,6 +168,37 @@ def test_a_mistake_in_the_file_is_named(old: str, new: str, problem: str) -> Non
         parse_study(TEXT.replace(old, new))
 
 
+def test_a_whole_number_beyond_64_bits_is_missing(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    text = TEXT.replace('type = "float", scale = "log"', 'type = "int"')
+    study = parse_study(text)
+    store.publish_generation("web", study.content_hash, text, "test", time.now())
+    for service, value in (("a", 1e30), ("b", 41.8)):
+        stream.write(signal(time, 1, value, labels={"service": service}))
+        stream.write(job(time, service, 0, context={"service": service}))
+    while ingest.step():
+        pass
+    assert contexts(store) == {"a": None, "b": 42}
+
+
+def test_the_signal_of_a_job_is_named_by_its_features_as_the_study_reads_them(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    text = TEXT.replace(
+        'service = { type = "category"', 'service = { type = "category", was = "app"'
+    )
+    study = parse_study(text)
+    store.publish_generation("web", study.content_hash, text, "test", time.now())
+    stream.write(signal(time, 1, 5.0))
+    stream.write(signal(time, 1, 7.0, labels={"service": "3000000"}))
+    stream.write(job(time, "renamed", 0, context={"app": "a"}))
+    stream.write(job(time, "number", 0, context={"service": 3e6}))
+    while ingest.step():
+        pass
+    assert contexts(store) == {"renamed": 5.0, "number": 7.0}
+
+
 # -- ahead --------------------------------------------------------------------------------------
 
 
@@ -257,3 +290,103 @@ def test_a_context_that_is_to_come_has_a_recommendation_before_its_first_job(
         assert "outside the 98 % band" in kept[1]["signals"][0]["why"]
     finally:
         tune.close()
+
+
+def ran_in(store: Store, time: Time, study_text: str, *given: dict[str, Any]) -> None:
+    """Jobs have run in these contexts of a study."""
+    study = parse_study(study_text)
+    store.publish_generation(study.name, study.content_hash, study_text, "test", time.now())
+    rows = []
+    for context in given:
+        state = ContextState(context, last_job_at=time.now())
+        rows.append(ContextRow(study.context_key(context), state.dump(), time.now(), -1))
+    with store.transaction() as tx:
+        tx.save_context_states(study.name, rows)
+
+
+def plans(store: Store, study: str) -> list[dict[str, Any]]:
+    kept = store.forecast_plan(study)
+    assert kept is not None
+    found: list[dict[str, Any]] = kept[1]["signals"]
+    return found
+
+
+def short_load(store: Store, time: Time, *names: str) -> None:
+    """Two hours of points that say little."""
+    with store.transaction() as tx:
+        times = [time.now() - timedelta(minutes=m) for m in range(120, 0, -5)]
+        points = [(name, at, 100.0 + at.minute) for at in times for name in names]
+        tx.add_signal_points(points, time.now())
+
+
+def forecasting(store: Store, time: Time, owner: str = "me") -> ForecastStage:
+    return ForecastStage(store, owner, Lines(), time.now)  # type: ignore[arg-type]
+
+
+def test_contexts_that_share_a_signal_have_plans_of_their_own(store: Store, time: Time) -> None:
+    text = TEXT.replace("rps{service=$service}", "rps")
+    ran_in(store, time, text, {"service": "a"}, {"service": "b"})
+    short_load(store, time, "rps")
+    stage = forecasting(store, time)
+    for _ in range(2):
+        assert stage.step()
+        time.pass_(seconds=301.0)
+    found = plans(store, "web")
+    assert sorted(plan["context"]["service"] for plan in found) == ["a", "b"]
+    for plan in found:
+        service = plan["context"]["service"]
+        assert all(w["key"].endswith(f"service={service}") for w in plan["windows"])
+
+
+def test_studies_that_share_a_signal_have_horizons_and_scales_of_their_own(
+    store: Store, time: Time
+) -> None:
+    near = TEXT + "[forecast]\nhorizon_hours = 2\n"
+    far = TEXT.replace('"web"', '"far"').replace('scale = "log", ', "")
+    ran_in(store, time, near, {"service": "a"})
+    ran_in(store, time, far, {"service": "a"})
+    short_load(store, time, 'rps{service="a"}')
+    stage = forecasting(store, time)
+    for _ in range(2):
+        assert stage.step()
+        time.pass_(seconds=301.0)
+    assert len(plans(store, "web")[0]["windows"]) <= 3
+    assert len(plans(store, "far")[0]["windows"]) >= 24
+
+
+def test_a_signal_that_stopped_is_not_planned_on(store: Store, time: Time) -> None:
+    ran_in(store, time, TEXT, {"service": "a"})
+    short_load(store, time, 'rps{service="a"}')
+    time.pass_(seconds=3 * 86_400.0)
+    assert forecasting(store, time).step()
+    (plan,) = plans(store, "web")
+    assert (plan["state"], plan["why"]) == ("withdrawn", "no point has come for 2 days")
+    assert store.requests_waiting() == {}
+
+
+def test_a_study_whose_forecast_fails_keeps_no_other_from_it(store: Store, time: Time) -> None:
+    """Its recommendation is damaged, say."""
+    ran_in(store, time, TEXT.replace('"web"', '"broken"'), {"service": "a"})
+    ran_in(store, time, TEXT, {"service": "a"})
+    short_load(store, time, 'rps{service="a"}')
+    with store.transaction() as tx:
+        tx.save_forecast_plan("broken", {"nonsense": 1}, time.now())
+    assert forecasting(store, time).step()
+    assert len(plans(store, "web")) == 1
+
+
+def test_points_are_forgotten_whether_or_not_a_study_uses_them(store: Store, time: Time) -> None:
+    short_load(store, time, "nobodys")
+    time.pass_(seconds=KEPT.total_seconds() + 60)
+    forecasting(store, time).step()
+    assert store.signal_names() == {}
+
+
+def test_who_starts_next_need_not_wait_for_a_lease_to_run_out(store: Store, time: Time) -> None:
+    ran_in(store, time, TEXT, {"service": "a"})
+    short_load(store, time, 'rps{service="a"}')
+    first = forecasting(store, time, "first")
+    assert first.step()
+    assert not forecasting(store, time, "second").step()
+    first.close()
+    assert forecasting(store, time, "second").step()

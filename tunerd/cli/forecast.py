@@ -25,7 +25,13 @@ WIDTH = 40
 @click.command()
 @study_argument()
 @settings_option
-@click.option("--hours", default=24, show_default=True, help="Hours of the horizon to show.")
+@click.option(
+    "--hours",
+    type=click.IntRange(min=1),
+    default=24,
+    show_default=True,
+    help="Hours of the horizon to show.",
+)
 @json_option
 def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
     """Say what the signals of STUDY will be, which contexts that brings, and what came of the hours

@@ -119,25 +119,29 @@ def _foreseen(store: "Store", study: "Study", context: tuple[str, ...], at: str)
         click.UsageError: there is no plan that reaches there.
     """
     from tunerd.core.forecasting.plan import bucket_value
-    from tunerd.core.study.context_key import BucketKey, written
+    from tunerd.core.study.context_key import BucketKey
+    from tunerd.core.study.context_texts import read_context
 
     kept = store.forecast_plan(study.name)
     if kept is None or len(study.signals) != 1:
         raise click.UsageError(f"--at: {study.name} has no forecast; see `tunerd forecast`")
     (feature,) = study.signals
-    named = dict(entry.partition("=")[::2] for entry in context)
+    named = read_context(study, (*context, f"{feature.name}={MISSING}"))
+    if named.wrong:
+        raise click.UsageError("--context: " + "\n  ".join(named.wrong))
+    wanted = study.context_key(named.context)
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
         raise click.UsageError(f"--at: {at!r} is no time such as 2026-11-20T14:00:00Z") from None
     seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     for plan in kept[1]["signals"]:
-        base = {name: written(value) for name, value in plan["context"].items()}
-        if named != base or plan["state"] != "active":
+        if study.context_key(plan["context"]) != wanted or plan["state"] != "active":
             continue
         for window in plan["windows"]:
-            if window["start_s"] <= seconds < window["end_s"]:
-                edge = float(_parts(window["key"])[feature.name])
+            planned = _parts(window["key"]).get(feature.name, MISSING)
+            if window["start_s"] <= seconds < window["end_s"] and planned != MISSING:
+                edge = float(planned)
                 factor = feature.key.factor if isinstance(feature.key, BucketKey) else 1.0
                 value = bucket_value(feature, edge * factor**0.5)
                 hour = f"{datetime.fromtimestamp(window['start_s'], UTC):%Y-%m-%d %H:%M}"

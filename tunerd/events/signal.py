@@ -33,7 +33,7 @@ LONGEST = 1_024
 record would keep all others out."""
 
 
-LabelName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+LabelName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$", max_length=100)]
 
 
 class SignalEvent(Struct, frozen=True, kw_only=True, gc=False):
@@ -44,7 +44,7 @@ class SignalEvent(Struct, frozen=True, kw_only=True, gc=False):
     name: Annotated[
         str,
         Meta(
-            pattern=r"^[A-Za-z_:][A-Za-z0-9_:.]*$",
+            pattern=r"^[A-Za-z_:][A-Za-z0-9_:.]*(?!\n)$",
             max_length=200,
             description="What is measured, as Prometheus names metrics: `rps`.",
         ),

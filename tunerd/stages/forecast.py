@@ -5,6 +5,7 @@ request: the tune stage searches the context and publishes what it finds, before
 it has come. The plan of the coming hours is kept in the store for people and commands.
 """
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,7 @@ from tunerd.core.study import Study
 from tunerd.core.study.context_key import BucketKey
 from tunerd.core.study.parts import ContextFeature
 from tunerd.core.study_file import parse_study
-from tunerd.errors import MisconfiguredError
+from tunerd.errors import MisconfiguredError, StoreUnavailableError
 from tunerd.events import from_bytes
 from tunerd.store import Store, StudyRow
 from tunerd.store.signals import KEPT
@@ -32,6 +33,7 @@ __all__ = ["SOURCE", "ForecastStage"]
 EVERY_S = 300.0
 AGAIN_S = 15.0
 """How soon it looks again where there was nothing to foresee."""
+PRUNE_EVERY_S = 3600.0
 LEASE, LEASE_S = "forecasts", 900.0
 RESOLUTION_S = 300
 REPLAYED = timedelta(days=21)
@@ -41,10 +43,18 @@ MOST_CONTEXTS = 50
 ASKED_MOST = 20
 """Contexts ahead that are asked about at a time."""
 PAST_HOURS = 72
+STOPPED = timedelta(days=2)
+"""A signal without a point for so long has stopped: nothing is asked on what it was."""
+READ_AT_ONCE = timedelta(days=2)
+"""A point each second for as long as they are kept would take a gigabyte at once."""
 SPEAKING = ("active", "observed", "pending")
 """States of recommendations that say something for a context already."""
 SOURCE = "tunerd/forecast"
 """Source of its requests."""
+
+
+_SignalKey = tuple[str, bool]
+"""Written name, and whether it is on a log scale, where nothing is below 0."""
 
 
 class _ActiveContext(msgspec.Struct):
@@ -56,7 +66,8 @@ class _ActiveContext(msgspec.Struct):
 
 @dataclass
 class ForecastStage:
-    """The stage. Keeps a forecaster for each signal in memory; the store has the points."""
+    """The stage. Keeps a forecaster for each signal in memory; the store has the points. Also drops
+    points that are older than are kept, whether or not a study uses them."""
 
     store: Store
     owner: str
@@ -64,9 +75,10 @@ class ForecastStage:
     now: Callable[[], datetime]
     name: str = "forecast"
     _at: datetime | None = None
+    _pruned_at: datetime | None = None
     _studies: dict[str, tuple[int, Study | None]] = field(default_factory=dict)
-    _forecasters: dict[str, SignalForecaster] = field(default_factory=dict)
-    _read_until: dict[str, datetime] = field(default_factory=dict)
+    _forecasters: dict[_SignalKey, SignalForecaster] = field(default_factory=dict)
+    _read_until: dict[_SignalKey, datetime] = field(default_factory=dict)
 
     def step(self) -> bool:
         """Foresee what is due; whether anything was."""
@@ -75,18 +87,28 @@ class ForecastStage:
             return False
         self._at = now
         studies = [study for row in self.store.studies() if (study := self._study(row))]
-        if not studies or self.store.take_lease(LEASE, self.owner, LEASE_S) is None:
+        if not studies and not self.store.signal_names():
             return False
-        with self.store.transaction() as tx:
-            tx.prune_signals(now)
-        used: set[str] = set()
+        if self.store.take_lease(LEASE, self.owner, LEASE_S) is None:
+            return False
+        if self._pruned_at is None or (now - self._pruned_at).total_seconds() >= PRUNE_EVERY_S:
+            with self.store.transaction() as tx:
+                tx.prune_signals(now)
+            self._pruned_at = now
+        used: set[_SignalKey] = set()
         for study in studies:
-            used |= self._foresee(study, now)
-        if not used:  # the first points or jobs may come in this very moment
+            try:
+                used |= self._foresee(study, now)
+            except StoreUnavailableError:
+                raise
+            except Exception:  # what one study's signals do keeps no other from being foreseen
+                self.log.exception("forecasting failed", study=study.name)
+        if studies and not used:  # the first points or jobs may come in this very moment
             self._at = now - timedelta(seconds=EVERY_S - AGAIN_S)
         for signal in self._forecasters.keys() - used:
-            del self._forecasters[signal], self._read_until[signal]
-        return True
+            del self._forecasters[signal]
+            self._read_until.pop(signal, None)
+        return bool(studies)
 
     def close(self) -> None:
         """Leave it to others at once."""
@@ -110,7 +132,7 @@ class ForecastStage:
 
     # -- one study --------------------------------------------------------------------------
 
-    def _foresee(self, study: Study, now: datetime) -> set[str]:
+    def _foresee(self, study: Study, now: datetime) -> set[_SignalKey]:
         """Make a study's plan, and ask for what it brings; the signals that it uses."""
         (feature,) = study.signals
         gains: dict[str, float | None] = {}
@@ -119,18 +141,24 @@ class ForecastStage:
             gain = candidates[0].gain if candidates else None
             gains[row.context_key] = None if gain is None else gain.median
         before = self.store.forecast_plan(study.name)
+        # Contexts may share a signal. What was planned for a feature of another name is no help.
         earlier = (
-            {} if before is None else {signal["signal"]: signal for signal in before[1]["signals"]}
+            {study.context_key(signal["context"]): signal for signal in before[1]["signals"]}
+            if before is not None and before[1]["feature"] == feature.name
+            else {}
         )
+        used: set[_SignalKey] = set()
         plans: list[dict[str, Any]] = []
         ahead: dict[str, tuple[float, dict[str, Scalar]]] = {}
         for base in self._bases(study, feature):
-            signal = feature.signal.of(base) if feature.signal is not None else None
-            forecast = None if signal is None else self._forecast(signal, study, feature, now)
+            name = study.signal_of(feature, base)
+            signal = None if name is None else (name, feature.scale == "log")
+            forecast = None if signal is None else self._forecast(signal, study, now)
             if signal is None or forecast is None:
                 continue
+            used.add(signal)
             windows, contexts = plan_windows(study, feature, base, forecast, gains.get)
-            plan = self._plan(signal, base, windows, earlier.get(signal), now)
+            plan = self._plan(signal, base, windows, earlier.get(study.context_key(base)), now)
             plans.append(plan)
             if plan["state"] == "active":
                 for window in windows:
@@ -145,7 +173,7 @@ class ForecastStage:
             asked = tx.add_requests(_requests(study, fresh, now), now)
         if asked.fresh:
             self.log.info("contexts ahead", study=study.name, asked=len(asked.fresh))
-        return {plan["signal"] for plan in plans}
+        return used
 
     def _bases(self, study: Study, feature: ContextFeature) -> list[dict[str, Scalar]]:
         """Contexts without what the signal says, those with the latest jobs first."""
@@ -153,35 +181,42 @@ class ForecastStage:
         latest = sorted(states.values(), key=lambda state: state.last_job_at or "", reverse=True)
         bases: dict[str, dict[str, Scalar]] = {}
         for state in latest:
-            base = {k: v for k, v in state.context.items() if k != feature.name}
+            names = {feature.name, *feature.was}
+            base = {k: v for k, v in state.context.items() if k not in names}
             bases.setdefault(study.context_key(base), base)
             if len(bases) >= MOST_CONTEXTS:
                 break
         return list(bases.values())
 
-    def _forecast(
-        self, signal: str, study: Study, feature: ContextFeature, now: datetime
-    ) -> SignalForecast | None:
+    def _forecast(self, signal: _SignalKey, study: Study, now: datetime) -> SignalForecast | None:
         horizon = int(study.forecast.horizon_hours * 3600 / RESOLUTION_S)
         forecaster = self._forecasters.get(signal)
         if forecaster is None or forecaster.horizon < horizon:
             capacity = int(KEPT.total_seconds() / RESOLUTION_S)
-            lowest = 0.0 if feature.scale == "log" else None
+            lowest = 0.0 if signal[1] else None
             forecaster = SignalForecaster(RESOLUTION_S, horizon, capacity=capacity, lowest=lowest)
+            since = now - KEPT
+            while since < now:
+                until = min(since + READ_AT_ONCE, now)
+                forecaster.series.add_all(self.store.signal_points(signal[0], since, until))
+                since = until
             self._forecasters[signal] = forecaster
-            forecaster.series.add_all(self.store.signal_points(signal, now - KEPT, now))
             forecaster.resume((now - REPLAYED).timestamp())
         else:
             # Late points too: what is known already changes nothing.
             since = self._read_until[signal] - timedelta(hours=1)
-            forecaster.series.add_all(self.store.signal_points(signal, since, now))
+            forecaster.series.add_all(self.store.signal_points(signal[0], since, now))
         self._read_until[signal] = now
         forecaster.advance(now.timestamp())
-        return forecaster.forecast()
+        forecast = forecaster.forecast()
+        if forecast is None or forecaster.horizon == horizon:
+            return forecast
+        # Another study looks farther ahead.
+        return dataclasses.replace(forecast, quantiles=forecast.quantiles[:horizon])
 
     def _plan(
         self,
-        signal: str,
+        signal: _SignalKey,
         base: Mapping[str, Scalar],
         windows: Sequence[PlanWindow],
         earlier: Mapping[str, Any] | None,
@@ -192,6 +227,8 @@ class ForecastStage:
         past = list(earlier["past"]) if earlier else []
         state, why = "active", ""
         seconds = now.timestamp()
+        if series.between((now - STOPPED).timestamp(), seconds) is None:
+            state, why = "withdrawn", f"no point has come for {STOPPED.days} days"
         hours = [asdict(window) for window in windows]
         for window in earlier["windows"] if earlier else ():
             if past and window["start_s"] <= past[-1]["start_s"]:
@@ -210,7 +247,7 @@ class ForecastStage:
                         f" {window['highest']:.6g}"
                     )
         return {
-            "signal": signal,
+            "signal": signal[0],
             "context": dict(base),
             "state": state,
             "why": why,

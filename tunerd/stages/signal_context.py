@@ -7,7 +7,6 @@ from msgspec import structs
 
 from tunerd.core.observation import Observation, started
 from tunerd.core.study import Study
-from tunerd.core.study.parts import ContextFeature
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.events import Rejection
@@ -26,27 +25,21 @@ class SignalContext:
     must not depend on when it is learned. What a job brings itself stays."""
 
     def __init__(self) -> None:
-        self._features: dict[str, tuple[int, tuple[ContextFeature, ...]]] = {}
-        """By study: the generation that was looked at, and what comes from signals in it."""
+        self._studies: dict[str, tuple[int, Study | None]] = {}
+        """By name: the generation that was looked at, and the study where it uses signals."""
 
     def fill_in(
         self, tx: Transaction, study: str, jobs: Sequence[Observation]
     ) -> Sequence[Observation]:
         """The jobs of one study, with what signals say of them."""
-        features = self._of(tx, study)
-        if not features:
-            return jobs
-        return [self._filled(tx, features, job) for job in jobs]
+        parsed = self._of(tx, study)
+        return jobs if parsed is None else [self._filled(tx, parsed, job) for job in jobs]
 
-    def _filled(
-        self, tx: Transaction, features: Sequence[ContextFeature], job: Observation
-    ) -> Observation:
+    def _filled(self, tx: Transaction, study: Study, job: Observation) -> Observation:
         context = dict(job.context)
-        for feature in features:
-            if feature.of(context) is not None or feature.signal is None:
-                continue
-            signal = feature.signal.of(context)
-            if signal is None:
+        for feature in study.signals:
+            signal = study.signal_of(feature, context)
+            if feature.of(context) is not None or feature.signal is None or signal is None:
                 continue
             over = job.finished_at - timedelta(seconds=feature.signal.over_s)
             began = started(job)
@@ -55,27 +48,27 @@ class SignalContext:
                 context[feature.name] = round(mean) if feature.type == "int" else mean
         return job if context == job.context else structs.replace(job, context=context)
 
-    def _of(self, tx: Transaction, study: str) -> tuple[ContextFeature, ...]:
+    def _of(self, tx: Transaction, study: str) -> Study | None:
         row = tx.study(study)
         if row is None:
-            return ()
-        generation, features = self._features.get(study, (-1, ()))
+            return None
+        generation, parsed = self._studies.get(study, (-1, None))
         if generation != row.generation:
-            features = signal_features(tx, study)
-            self._features[study] = row.generation, features
-        return features
+            parsed = _with_signals(tx, study)
+            self._studies[study] = row.generation, parsed
+        return parsed
 
 
-def signal_features(tx: Transaction, study: str) -> tuple[ContextFeature, ...]:
-    """Features of a study that come from signals; none where this tunerd cannot read it."""
+def _with_signals(tx: Transaction, study: str) -> Study | None:
+    """A study whose context has features from signals; None where this tunerd cannot read it."""
     current = tx.generation(study)
     if current is None or "signal" not in current.text:
-        return ()
+        return None
     try:
         parsed: Study = parse_study(current.text)
     except MisconfiguredError:  # of a newer tunerd: the tune stage says so
-        return ()
-    return parsed.signals
+        return None
+    return parsed if parsed.signals else None
 
 
 def too_many_signals() -> Rejection:

@@ -87,7 +87,8 @@ class SignalWrites(SignalReads, StoreWrites):
             return AddedPoints(0, 0, ())
         latest: dict[str, datetime] = {}
         for name, at, _ in batch:
-            latest[name] = max(at, latest.get(name, at))
+            if at > now - KEPT:  # what is older takes no signal's place
+                latest[name] = max(at, latest.get(name, at))
         ids = self._signal_ids(latest)
         rows = {
             (ids[name], _ms(at)): value
@@ -109,7 +110,9 @@ class SignalWrites(SignalReads, StoreWrites):
                 .returning(signal_points.c.at_ms)
             )
             fresh += len(self._connection.execute(statement).all())
-        refused = tuple(i for i, (name, _, _) in enumerate(batch) if name not in ids)
+        refused = tuple(
+            i for i, (name, _, _) in enumerate(batch) if name in latest and name not in ids
+        )
         return AddedPoints(fresh, len(batch) - fresh - len(refused), refused)
 
     def prune_signals(self, now: datetime) -> int:
@@ -117,7 +120,10 @@ class SignalWrites(SignalReads, StoreWrites):
         points."""
         before = now - KEPT
         dropped = self._connection.execute(
-            sa.delete(signal_points).where(signal_points.c.at_ms < _ms(before))
+            sa.delete(signal_points).where(
+                signal_points.c.signal_id.in_(sa.select(signals.c.id)),  # by the index, not a scan
+                signal_points.c.at_ms < _ms(before),
+            )
         ).rowcount
         self._connection.execute(sa.delete(signals).where(signals.c.last_at < before))
         return dropped

@@ -9,7 +9,7 @@ import numpy as np
 from tunerd.core.forecasting.forecaster import SignalForecast
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Study
-from tunerd.core.study.context_key import BucketKey, bucket_edge
+from tunerd.core.study.context_key import BucketKey, bucket_edge, clean_value
 from tunerd.core.study.parts import ContextFeature
 
 __all__ = ["PlanWindow", "bucket_value", "plan_windows"]
@@ -17,6 +17,8 @@ __all__ = ["PlanWindow", "bucket_value", "plan_windows"]
 WINDOW_S = 3600
 MOST_BUCKETS = 60
 """Buckets between a slot's lowest and highest quantile that are looked at."""
+SMALLEST = 1e-150
+"""What is nearer to 0 than this is 0: beyond, floats run out of digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,15 @@ class PlanWindow:
 def bucket_value(feature: ContextFeature, value: float) -> Scalar:
     """The number that stands for a value's bucket: its middle on a log scale, which lies in the
     same bucket for any number in it."""
-    factor = feature.key.factor if isinstance(feature.key, BucketKey) else 1.25
+    if value < 0:
+        mirrored = bucket_value(feature, -value)
+        return -mirrored if isinstance(mirrored, int | float) else mirrored
+    factor = _factor(feature)
     edge = bucket_edge(value, factor)
     middle = edge * math.sqrt(factor)
     if feature.type == "int":
-        whole = round(middle)
-        return whole if bucket_edge(whole, factor) == edge else math.ceil(edge)
+        whole = round(middle) if bucket_edge(round(middle), factor) == edge else math.ceil(edge)
+        return clean_value(whole, "int")  # beyond 64 bits it is missing, as in a job
     return middle
 
 
@@ -89,7 +94,7 @@ def plan_windows(
             worst = max(
                 float(np.interp(study.forecast.quantile, forecast.levels, row)) for row in rows
             )
-            context = {**base, feature.name: bucket_value(feature, worst) if worst > 0 else 0.0}
+            context = {**base, feature.name: bucket_value(feature, worst)}
             best = study.context_key(context)
             contexts.setdefault(best, context)
             probable.setdefault(best, 0.0)
@@ -122,19 +127,43 @@ def _buckets(
     feature: ContextFeature, forecast: SignalForecast, step: int
 ) -> Sequence[tuple[Scalar, float]]:
     """Values that stand for buckets, with the probability of each at a step."""
-    factor = feature.key.factor if isinstance(feature.key, BucketKey) else 1.25
-    row = forecast.quantiles[step]
-    low, high = float(row[0]), float(row[-1])
-    if low <= 0 or high / low > factor**MOST_BUCKETS:
-        low = max(low, high / factor**MOST_BUCKETS)
-    if high <= 0:
-        return [(bucket_value(feature, float(np.median(row))) if row.any() else 0.0, 1.0)]
+    factor = _factor(feature)
+    low, high = map(float, forecast.quantiles[step][[0, -1]])
+    least = 0.5 if feature.type == "int" else SMALLEST  # what is nearer to 0 counts as 0
+    above, under = _edges(low, high, factor, least), _edges(-high, -low, factor, least)
+    # Where each bucket ends, in the order of the signal; what is between the two sides is 0.
+    ends: list[tuple[float, Scalar]] = [
+        (-edge, bucket_value(feature, -edge * math.sqrt(factor))) for edge in reversed(under)
+    ]
+    if above and low < least:
+        ends.append((above[0], 0 if feature.type == "int" else 0.0))
+    ends += [(edge * factor, bucket_value(feature, edge * math.sqrt(factor))) for edge in above]
+    if not above and high > -least:
+        ends.append((math.inf, 0 if feature.type == "int" else 0.0))
     values: list[tuple[Scalar, float]] = []
-    edge, below = bucket_edge(low, factor), 0.0
-    while edge <= high:
-        upper = edge * factor
-        until = 1.0 if upper > high else forecast.probability_below(step, upper)
+    below = 0.0
+    for number, (end, value) in enumerate(ends, 1):
+        until = 1.0 if number == len(ends) else forecast.probability_below(step, end)
         if until > below:
-            values.append((bucket_value(feature, edge * math.sqrt(factor)), until - below))
-        edge, below = upper, until
+            values.append((value, until - below))
+        below = until
     return values
+
+
+def _edges(low: float, high: float, factor: float, least: float) -> list[float]:
+    """Lower edges of the buckets of positive numbers between two, ascending, at most so many."""
+    if high < least:
+        return []
+    lowest = max(low, least, high / _largest_ratio(factor))
+    edges = [bucket_edge(lowest, factor)]
+    while edges[-1] * factor <= high:
+        edges.append(edges[-1] * factor)
+    return edges
+
+
+def _largest_ratio(factor: float) -> float:
+    return math.exp(min(MOST_BUCKETS * math.log(factor), 600.0))
+
+
+def _factor(feature: ContextFeature) -> float:
+    return feature.key.factor if isinstance(feature.key, BucketKey) else 1.25

@@ -113,6 +113,11 @@ class Study:
         """Features of the context that come from a signal."""
         return tuple(feature for feature in self.context if feature.signal is not None)
 
+    def signal_of(self, feature: ContextFeature, context: Mapping[str, object]) -> str | None:
+        """Written name of the signal that a feature comes from in a context; None where it lacks
+        what names it. Names and numbers are read as elsewhere: earlier names, and 4.0 as 4."""
+        return None if feature.signal is None else feature.signal.of(self.clean_context(context))
+
     def named(self, config: Mapping[str, Value]) -> dict[str, Value]:
         """Return the study's own parameters of a job's raw configuration, by their present names,
         with what the study says of jobs that do not have one."""
