@@ -153,6 +153,15 @@ def test_a_feature_from_a_signal_is_in_buckets_unless_its_file_says_otherwise() 
     assert exact.context_key({"rps": 100.0}) != exact.context_key({"rps": 105.0})
 
 
+def test_all_mistakes_of_a_feature_are_named_at_once() -> None:
+    text = TEXT.replace("$service}", "$servce,zone=$zone}").replace('"10m"', '"soon"')
+    with pytest.raises(MisconfiguredError) as refused:
+        parse_study(text)
+    told = [str(problem) for problem in refused.value.problems]
+    assert len(told) == 3
+    assert all(any(word in one for one in told) for word in ("soon", "'servce'", "'zone'"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
@@ -197,6 +206,20 @@ def test_the_signal_of_a_job_is_named_by_its_features_as_the_study_reads_them(
     while ingest.step():
         pass
     assert contexts(store) == {"renamed": 5.0, "number": 7.0}
+
+
+def test_what_holds_for_jobs_without_a_value_is_for_those_without_a_point(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    text = TEXT.replace('over = "10m"', "absent = 1.0")
+    study = parse_study(text)
+    store.publish_generation("web", study.content_hash, text, "test", time.now())
+    stream.write(signal(time, 1, 5.0))
+    stream.write(job(time, "told", 0))
+    stream.write(job(time, "untold", 0, context={"service": "b"}))
+    while ingest.step():
+        pass
+    assert contexts(store) == {"told": 5.0, "untold": None}
 
 
 # -- ahead --------------------------------------------------------------------------------------

@@ -39,7 +39,9 @@ class SignalContext:
         context = dict(job.context)
         for feature in study.signals:
             signal = study.signal_of(feature, context)
-            if feature.of(context) is not None or feature.signal is None or signal is None:
+            # What the study says of jobs without it (`absent`) is for those without a point too.
+            brought = any(context.get(n) is not None for n in (feature.name, *feature.was))
+            if brought or feature.signal is None or signal is None:
                 continue
             over = job.finished_at - timedelta(seconds=feature.signal.over_s)
             began = started(job)

@@ -114,11 +114,11 @@ class _StudyCompiler:
 
     def signal(self, name: str, table: FeatureTable) -> SignalQuery | None:
         """The signal that a feature comes from."""
+        over_s = 0.0
         try:
             over_s = parse_duration(table.over)
         except ValueError as error:
             self.mistake(("context", name, "over"), str(error))
-            return None
         if table.signal is None:
             return None
         path: Path = ("context", name, "signal")
