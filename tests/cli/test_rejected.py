@@ -16,6 +16,7 @@ from tunerd.settings import load_settings
 from tunerd.settings.studies import load_studies
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.publish import PublishStage
+from tunerd.store.signals import MOST_SIGNALS
 from tunerd.streams.base import StreamMessage
 
 Tunerd = Callable[..., Said]
@@ -175,6 +176,31 @@ def test_a_binary_cloudevent_goes_again_with_its_headers(
     (_, again) = stream.sent
     assert (again.topic, again.value, again.headers) == ("tunerd.jobs", value, headers)
     assert isinstance(read_job(again.value, again.headers, datetime.now(UTC)), Observation)
+
+
+def test_one_signal_too_many_stays_rejected(
+    tunerd: Tunerd, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    stream = FakeStream()
+    monkeypatch.setattr("tunerd.connections.stream_of", lambda _settings: stream)
+    for name in ("s0", "more"):
+        record = {"schema": "tunerd.signal/1", "name": name, "time": now.isoformat(), "value": 1}
+        rejected = rejected_record(
+            Rejection("labels", "there are 1,000 signals already"),
+            cluster="c",
+            topic="tunerd.jobs",
+            partition="0",
+            offset=len(stream.sent),
+            value=json.dumps(record).encode(),
+        )
+        stream.sent.append(
+            StreamMessage("tunerd.rejected", rejected.key, rejected.value, rejected.headers)
+        )
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.add_signal_points([(f"s{n}", now, 1.0) for n in range(MOST_SIGNALS)], now)
+    said = tunerd("replay-rejected", "--dry-run", "--settings", installation.file)
+    assert said.out.endswith("1 record would be sent again, 1 stay rejected.\n")
 
 
 def test_nothing_was_rejected(tunerd: Tunerd, installation: Installation) -> None:

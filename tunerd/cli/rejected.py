@@ -159,6 +159,7 @@ class _Acceptance:
 
         with open_the_store(settings, upgrade=False) as store:
             self._studies = frozenset(row.name for row in store.studies())
+            self._signals = store.signal_names().keys()
         ingest = settings.ingest
         self._topic = settings.topics.jobs
         self._mappings = load_mappings(ingest.mappings) if ingest.mappings is not None else ()
@@ -169,6 +170,8 @@ class _Acceptance:
     def why_not(self, record: "StreamRecord") -> str | None:
         """Why a record would be rejected again; None where it would be accepted."""
         from tunerd.events import Rejection, SignalPoint, original_headers, read_job
+        from tunerd.stages.signal_context import too_many_signals
+        from tunerd.store.signals import MOST_SIGNALS
 
         if _header(record, "topic") != self._topic:
             return "topic: it did not come from the jobs topic"
@@ -182,7 +185,8 @@ class _Acceptance:
         if isinstance(read, Rejection):
             return QUOTED.sub("…", read.reason)
         if isinstance(read, SignalPoint):
-            return None
+            room = read.signal in self._signals or len(self._signals) < MOST_SIGNALS
+            return None if room else too_many_signals().reason
         if read.study is not None and read.study not in self._studies:
             return f"study: there is no study {read.study!r}"
         return None
