@@ -1,9 +1,12 @@
 """HTTP beyond loopback: with a certificate that may change, and with a token for whoever reads."""
 
 import base64
+import contextlib
 import http.client
 import json
+import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -106,6 +109,35 @@ def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
             ask(server.port, "/metrics")  # not HTTP any more
         assert ask(server.port, "/metrics", second[0]) == 200
     finally:
+        server.close()
+
+
+def test_who_never_ends_a_handshake_takes_no_place_from_others(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_module, "TIMEOUT_S", 1.0)
+    server = HttpServer(
+        "127.0.0.1", 0, MetricsExporter().render, certificate=ReloadingCertificate(*files)
+    )
+    silent = []
+    before = len(os.listdir("/proc/self/fd"))
+    try:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
+        most = before + len(silent) + http_module.MOST_INSIDE
+        # Those beyond are closed, and told so.
+        for one in silent[http_module.MOST_INSIDE :]:
+            one.settimeout(20)
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b""
+        assert len(os.listdir("/proc/self/fd")) <= most
+        for one in silent:  # and the others after a second
+            one.settimeout(20)
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b""
+        assert ask(server.port, "/livez", files[0]) == 200
+    finally:
+        for one in silent:
+            one.close()
         server.close()
 
 

@@ -41,6 +41,8 @@ then holds no place."""
 MOST_CLIENTS = 64
 """Connections beyond these are closed at once: no client, however slow, can take all places. A
 browser opens up to seven."""
+MOST_INSIDE = 2 * MOST_CLIENTS
+"""The same, with those that are at their TLS handshake."""
 MOST_HEADERS = 64 * 1024
 """Bytes of a request's line and headers."""
 EVENTS = "/events"
@@ -150,9 +152,38 @@ class HttpServer:
         self._thread.join()
 
 
+class _Door(socket.socket):
+    """Lets so many in at a time. Those that are still at their TLS handshake are no connections to
+    uvicorn yet: a thousand of them would leave the daemon no descriptor for its store."""
+
+    def __init__(self, family: int) -> None:
+        super().__init__(family)
+        self._inside: list[socket.socket] = []
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """As a socket's; refuses as one does whose client has gone meanwhile."""
+        client, address = super().accept()
+        self._inside = [inside for inside in self._inside if inside.fileno() >= 0]
+        if len(self._inside) >= MOST_INSIDE:
+            client.close()
+            raise ConnectionAbortedError
+        self._inside.append(client)
+        return client, address
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """asyncio's, with a handshake that takes no minute."""
+
+    async def create_server(self, *args: Any, **options: Any) -> Any:
+        """As asyncio has it."""
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = TIMEOUT_S
+        return await super().create_server(*args, **options)
+
+
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
+    listening = _Door(family)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
@@ -211,6 +242,10 @@ class _Config(Config):
     """uvicorn's, with a certificate that may change; its own is read once and never again."""
 
     certificate: ReloadingCertificate | None = None
+
+    def get_loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop] | None:
+        """As uvicorn has it."""
+        return _Loop
 
     def load(self) -> None:
         super().load()
