@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
-from tunerd.core.features.replay import LATEST
 from tunerd.core.model.history_weights import Regime
 from tunerd.core.model.model import StudyModel
 from tunerd.core.model.training import SOON, SWAP_AFTER, ModelBuild
@@ -112,35 +111,6 @@ def test_a_comparison_survives_a_crash_at_any_step(checkpoint: str) -> None:
         assert drained(again) == built
         assert saved(again) == saved(tuner)
         assert model_of(again).dump() == model_of(tuner).dump()
-
-
-def test_in_a_backlog_jobs_are_learned_while_a_model_is_fitted() -> None:
-    """The comparison then goes by the latest jobs, and comes out the same after a crash."""
-    jobs = random_jobs(5_600)
-    tuner, recovered = Tuner(study(), Inline()), None
-    parts: dict[str, bytes] = {}
-    compared = []
-    for at in range(0, len(jobs), 400):
-        step = jobs[at : at + 400]
-        learned = tuner.learn(step, waiting=8_000)
-        if recovered is not None:
-            assert recovered.learn(step, waiting=8_000) == learned
-            assert saved(recovered) == saved(tuner)
-        if under_way(tuner) is not None and recovered is None and at >= 2_000:
-            parts = model_of(tuner).dump()
-            recovered = restored(tuner, parts, jobs, 400)
-            assert saved(recovered) == saved(tuner)
-        if (told := under_way(tuner)) is not None:
-            assert len(told["mean"]) <= LATEST
-        compared += [one for one in drained(tuner) if one.contest is not None]
-    assert recovered is not None
-    late = [one for one in compared if one.fitted_at > 1_000]
-    assert late
-    for one in late:
-        assert one.decided_at - one.fitted_at >= min(one.fitted_at // 2, 2_000)
-        assert one.contest is not None
-        assert 0 < one.contest.jobs <= LATEST
-        assert one.contest.champion.kendall is not None
 
 
 def test_a_challenger_that_ranks_worse_is_turned_down_and_not_tried_at_once_again() -> None:

@@ -60,10 +60,6 @@ its end the usual share counts, so that the model that serves afterwards is as f
 SWAP_AFTER = 64
 """Observations between the start of a rebuild and the decision. A rebuild that is not ready by
 then is waited for."""
-BACKLOG_SWAP = 0.5
-"""… in a backlog after this share of what the rebuild knows, or a quarter of what waits: a fit of
-thousands of jobs takes half a minute, and meanwhile jobs are learned on the other core. The
-comparison goes by the latest of them."""
 SOON = 24
 """… after drift, when every job on the old model costs more."""
 RECENT = 500
@@ -205,7 +201,7 @@ class ModelTrainer:
         if self._rebuild is not None and sequence >= self._rebuild.decide_at:
             return self._decide(self._rebuild, sequence)
         if self._rebuild is None and self._has_grown(sequence, waiting):
-            self._start(sequence, "grown", _swap_after(sequence, waiting))
+            self._start(sequence, "grown", SWAP_AFTER)
         return False
 
     def take_back(self, earlier: Sequence[int], sequence: int) -> list[int]:
@@ -432,13 +428,6 @@ class ModelTrainer:
 def _lasts(fitted_at: int) -> float:
     """Observations after which a fit is followed by the next one."""
     return max(FIRST_FIT, min(GROWTH * fitted_at, MAX_GROWTH))
-
-
-def _swap_after(sequence: int, waiting: int) -> int:
-    """Observations after which a rebuild is decided, where so many wait."""
-    if waiting <= _lasts(sequence):
-        return SWAP_AFTER
-    return max(SWAP_AFTER, min(int(BACKLOG_SWAP * sequence), waiting // 4))
 
 
 NOTHING = Predictions.of_scores(np.empty(0), np.empty(0))
