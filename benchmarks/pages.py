@@ -76,6 +76,7 @@ def pages(key: str) -> Iterator[tuple[str, str]]:
     """Every kind of page."""
     study = f"/studies/{STUDY}"
     yield "studies", "/"
+    yield "ledger of all", "/ledger?days=30"
     yield "study", study
     yield "contexts", f"{study}/contexts"
     yield "contexts, searched and sorted", f"{study}/contexts?search=n_gpus+64&sort=-gain&page=3"
