@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.feed import PARTITIONS, STUDY, TEXT, Feeder, Traffic, traffic
 from benchmarks.kit import Bars, Daemon, arguments, kafka_broker, make_topic
-from benchmarks.witness import Sql, mismatches, order_of, read_topic
+from benchmarks.witness import Sql, mismatches, order_of, read_topic, settle
 from tests.servers.postgres import Databases, PostgresServer
 
 __all__ = ["STUDIES", "Fleet", "Instance", "disturb", "judge", "settle"]
@@ -213,27 +213,6 @@ def disturb(
         back.append((time.monotonic() + wait_s, instance, kind))
     restore(max((at for at, _, _ in back), default=time.monotonic()))
     return done, alone
-
-
-def settle(sql: Sql, events: int, timeout_s: float) -> bool:
-    """Wait until everything is in history, learned and sent, and nothing more is said."""
-    deadline = time.monotonic() + timeout_s
-    quiet_since, before = time.monotonic(), (0, 0, 0, 0)
-    while time.monotonic() < deadline:
-        now = (
-            sql.number("SELECT count(*) FROM observations"),
-            sql.number("SELECT sum(learned_sequence) FROM studies"),
-            sql.number("SELECT count(*) FROM outbox WHERE settled_at IS NULL"),
-            sql.number("SELECT sum(revision) FROM recommendations"),
-        )
-        if now != before:
-            quiet_since, before = time.monotonic(), now
-        done = now[0] >= events and now[1] >= now[0] and now[2] == 0
-        if done and time.monotonic() - quiet_since > 3:
-            return True
-        time.sleep(0.2)
-    print(f"  not settled: history, learned, unsent, revisions = {before}", file=sys.stderr)
-    return False
 
 
 # -- judging --------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.feed import PARTITIONS, STUDY, TEXT, Feeder, Traffic, traffic
 from benchmarks.kit import Bars, Daemon, arguments, kafka_broker, make_topic
-from benchmarks.witness import Sql, mismatches, order_of, read_topic
+from benchmarks.witness import Sql, mismatches, order_of, read_topic, settle
 from tests.servers.postgres import Databases, PostgresServer
 
 ALIVE_S = (0.3, 10.0)
@@ -95,26 +95,6 @@ def torment(victim: Victim, kills: int, rng: np.random.Generator) -> Counter[str
 
 
 # -- the run --------------------------------------------------------------------------------
-
-
-def settle(sql: Sql, events: int, timeout_s: float) -> None:
-    """Wait until everything is in history, learned and sent, and nothing more is said."""
-    deadline = time.monotonic() + timeout_s
-    quiet_since, before = time.monotonic(), (0, 0, 0, 0)
-    while time.monotonic() < deadline:
-        now = (
-            sql.number("SELECT count(*) FROM observations"),
-            sql.number("SELECT max(learned_sequence) FROM studies"),
-            sql.number("SELECT count(*) FROM outbox WHERE settled_at IS NULL"),
-            sql.number("SELECT sum(revision) FROM recommendations"),
-        )
-        if now != before:
-            quiet_since, before = time.monotonic(), now
-        done = now[0] >= events and now[1] >= now[0] and now[2] == 0
-        if done and time.monotonic() - quiet_since > 3:
-            return
-        time.sleep(0.2)
-    print(f"  not settled: history, learned, unsent, revisions = {before}", file=sys.stderr)
 
 
 def measure(

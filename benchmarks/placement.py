@@ -110,7 +110,7 @@ def play(bars: Bars, instances: int, studies: int, most: int) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run it."""
     parser: argparse.ArgumentParser = arguments(__doc__)
-    parser.add_argument("--large", action="store_true", help="1,000 instances: takes an hour")
+    parser.add_argument("--large", action="store_true", help="1,000 instances: takes long")
     options = parser.parse_args(argv)
     bars = Bars("placement")
     for size in QUICK if options.quick else LARGE if options.large else SIZES:

@@ -30,7 +30,7 @@ from tunerd.core.forecasting.plan import bucket_value
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
-from tunerd.lab.simulation.service import STUDY, ServiceLoad, cost_of, load_of, p99_ms
+from tunerd.lab.simulation.service import STUDY, cost_of, load_of, p99_ms
 
 DAYS, SEEDS, WARM_DAYS = 28, 5, 14
 """Before the days that count the signal is there, and nothing is tuned."""
@@ -65,10 +65,10 @@ class Outcome:
 class Service:
     """One run of the service under one load; noise is the same for every policy."""
 
-    def __init__(self, load: ServiceLoad, study: Study, seed: int) -> None:
-        self.load, self.study = load, study
+    def __init__(self, rps: FloatArray, study: Study, seed: int) -> None:
+        self.rps, self.study = rps, study
         self.first = WARM_DAYS * 96
-        self.noise = np.exp(np.random.default_rng([seed, 1]).normal(0, NOISE, len(load.rps)))
+        self.noise = np.exp(np.random.default_rng([seed, 1]).normal(0, NOISE, len(rps)))
         self.limit = next(guard.max for guard in study.guards if guard.max is not None)
         names = [parameter.name for parameter in study.parameters]
         values = [parameter.choices for parameter in study.parameters]
@@ -79,7 +79,7 @@ class Service:
 
     def run(self, slot: int, config: dict[str, Value], outcome: Outcome) -> float:
         """A quarter of an hour; what the 99th percentile was."""
-        waited = p99_ms(config, float(self.load.rps[slot])) * float(self.noise[slot])
+        waited = p99_ms(config, float(self.rps[slot])) * float(self.noise[slot])
         outcome.cost.append(cost_of(config))
         outcome.broken.append(waited > self.limit)
         return waited
@@ -121,7 +121,7 @@ def old_jobs(service: Service, seed: int) -> list[Observation]:
     for number in range(OLD_JOBS):
         slot = int(rng.integers(service.first))
         config = service.configs[int(rng.integers(len(service.configs)))]
-        rps = float(service.load.rps[slot])
+        rps = float(service.rps[slot])
         waited = p99_ms(config, rps) * float(np.exp(rng.normal(0, NOISE)))
         jobs.append(observed(service.study, number + 1, rps, config, waited, None))
     return jobs
@@ -129,19 +129,19 @@ def old_jobs(service: Service, seed: int) -> list[Observation]:
 
 def learning(service: Service, seed: int, foresees: bool) -> Outcome:
     """tunerd, for the load that was or for the load that comes."""
-    study, load = service.study, service.load
+    study, load = service.study, service.rps
     (feature,) = study.context
     baseline = dict(study.baseline({"rps": 1.0}) or {})
     tuned = Tuned(study, baseline, seed)
     tuned.learn(old_jobs(service, seed))
     forecaster = SignalForecaster(SLOT_S, 8, every=4, lowest=0.0)
     for slot in range(service.first):
-        forecaster.add(SLOT_S * slot + 1.0, float(load.rps[slot]))
+        forecaster.add(SLOT_S * slot + 1.0, float(load[slot]))
     forecaster.resume(SLOT_S * 96.0 * 3)
     outcome, ended = Outcome(), list[Observation]()
     chosen: list[tuple[dict[str, Value], object]] = [(baseline, None)] * AHEAD
-    for slot in range(service.first, len(load.rps)):
-        wanted = float(load.rps[slot - 1])
+    for slot in range(service.first, len(load)):
+        wanted = float(load[slot - 1])
         if foresees:
             forecaster.advance(SLOT_S * float(slot))
             forecast = forecaster.forecast()
@@ -154,7 +154,7 @@ def learning(service: Service, seed: int, foresees: bool) -> Outcome:
         chosen.append((baseline if choice is None else dict(choice.config), choice))
         config, made_by = chosen.pop(0)
         waited = service.run(slot, config, outcome)
-        rps = float(load.rps[slot])
+        rps = float(load[slot])
         forecaster.add(SLOT_S * slot + 1.0, rps)
         number = OLD_JOBS + 1 + slot - service.first
         ended.append(observed(study, number, rps, config, waited, made_by))
@@ -166,9 +166,9 @@ def learning(service: Service, seed: int, foresees: bool) -> Outcome:
 
 def fixed(service: Service, share: float) -> Outcome:
     """One configuration all along."""
-    config = service.cheapest(service.load.rps[service.first :], share)
+    config = service.cheapest(service.rps[service.first :], share)
     outcome = Outcome()
-    for slot in range(service.first, len(service.load.rps)):
+    for slot in range(service.first, len(service.rps)):
         service.run(slot, config, outcome)
     return outcome
 
@@ -176,8 +176,8 @@ def fixed(service: Service, share: float) -> Outcome:
 def oracle(service: Service) -> Outcome:
     """Whoever knows what comes."""
     outcome = Outcome()
-    for slot in range(service.first, len(service.load.rps)):
-        config = service.cheapest([float(service.load.rps[slot])], 1.0)
+    for slot in range(service.first, len(service.rps)):
+        config = service.cheapest([float(service.rps[slot])], 1.0)
         service.run(slot, config, outcome)
     return outcome
 

@@ -4,6 +4,8 @@ Nothing here imports tunerd.
 """
 
 import json
+import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-__all__ = ["Line", "Order", "Sql", "mismatches", "order_of", "read_topic"]
+__all__ = ["Line", "Order", "Sql", "mismatches", "order_of", "read_topic", "settle"]
 
 
 class Sql:
@@ -103,3 +105,24 @@ def mismatches(lines: Sequence[Line], sql: Sql) -> int:
     query = "SELECT context_key, value FROM recommendations WHERE state IN ('active', 'withdrawn')"
     kept = {str(key): str(value).encode() for key, value in sql.rows(query)}
     return sum(there.get(key) != kept.get(key) for key in there.keys() | kept.keys())
+
+
+def settle(sql: Sql, events: int, timeout_s: float) -> bool:
+    """Wait until everything is in history, learned and sent, and nothing more is said."""
+    deadline = time.monotonic() + timeout_s
+    quiet_since, before = time.monotonic(), (0, 0, 0, 0)
+    while time.monotonic() < deadline:
+        now = (
+            sql.number("SELECT count(*) FROM observations"),
+            sql.number("SELECT sum(learned_sequence) FROM studies"),
+            sql.number("SELECT count(*) FROM outbox WHERE settled_at IS NULL"),
+            sql.number("SELECT sum(revision) FROM recommendations"),
+        )
+        if now != before:
+            quiet_since, before = time.monotonic(), now
+        done = now[0] >= events and now[1] >= now[0] and now[2] == 0
+        if done and time.monotonic() - quiet_since > 3:
+            return True
+        time.sleep(0.2)
+    print(f"  not settled: history, learned, unsent, revisions = {before}", file=sys.stderr)
+    return False

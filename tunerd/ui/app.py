@@ -55,7 +55,7 @@ from tunerd.store import Store
 from tunerd.ui.answers import AsideAnswer, AsideAnswers, BusyError
 from tunerd.ui.openapi import openapi
 from tunerd.ui.render import asset, context_url, render, study_url
-from tunerd.ui.server import EVENTS
+from tunerd.ui.server import EVENTS, WRONG_TOKEN_S
 
 __all__ = ["Pages"]
 
@@ -89,8 +89,6 @@ MOST_A_PAGE = 200
 DAYS = (7, 30, 90, 365)
 MOST_FORM = 16 * 1024
 MOST_NAME, MOST_WHY = 100, 1_000
-WRONG_TOKEN_S = 1.0
-"""How long a wrong token waits for its answer: nobody tries many."""
 RECENT = 12
 POINTS = 400
 FILTERS = {"user": "username", "status": "status", "job": "job_id"}

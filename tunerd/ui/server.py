@@ -29,7 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tunerd import __version__
 from tunerd.ui.certificate import ReloadingCertificate
 
-__all__ = ["EVENTS", "HttpServer"]
+__all__ = ["EVENTS", "WRONG_TOKEN_S", "HttpServer"]
 
 log = logging.getLogger(__name__)
 

@@ -7,14 +7,13 @@ plausible and not measured. The shape is that of queues: calm at first, then ste
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Value
 
-__all__ = ["STUDY", "ServiceLoad", "cost_of", "load_of", "p99_ms"]
+__all__ = ["STUDY", "cost_of", "load_of", "p99_ms"]
 
 STUDY = """
 schema = 1
@@ -47,24 +46,15 @@ MOST_MS = 10_000.0
 SLOTS_A_DAY = 96
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceLoad:
-    """Requests a second in each quarter of an hour."""
-
-    rps: FloatArray
-    burst: FloatArray
-    """1 where a burst is part of it, that nobody can foresee."""
-
-
-def load_of(days: int, rng: np.random.Generator, *, structure: bool = True) -> ServiceLoad:
-    """Load with a day and a week in it and bursts; or one that wanders without either."""
+def load_of(days: int, rng: np.random.Generator, *, structure: bool = True) -> FloatArray:
+    """Requests a second in each quarter of an hour, (days · 96,): with a day, a week and bursts, or
+    wandering without any of these."""
     slots = np.arange(days * SLOTS_A_DAY)
     wander = np.zeros(len(slots))
     for i in range(1, len(slots)):
         wander[i] = 0.97 * wander[i - 1] + rng.normal(0.0, 0.02 if structure else 0.04)
-    burst = np.zeros(len(slots))
     if not structure:
-        return ServiceLoad(800.0 * np.exp(wander), burst)
+        return np.asarray(800.0 * np.exp(wander))
     hour = slots % SLOTS_A_DAY / 4.0
     day = slots // SLOTS_A_DAY % 7
     morning = 1.0 / (1.0 + np.exp(-(hour - 8.0) / 0.6))
@@ -75,8 +65,7 @@ def load_of(days: int, rng: np.random.Generator, *, structure: bool = True) -> S
     for begin in np.flatnonzero(rng.random(len(slots)) < 0.5 / SLOTS_A_DAY):
         end = begin + int(rng.integers(1, 5))
         factor[begin:end] = rng.uniform(1.4, 2.0)
-        burst[begin:end] = 1.0
-    return ServiceLoad(1350.0 * shape * factor * np.exp(wander), burst)
+    return np.asarray(1350.0 * shape * factor * np.exp(wander))
 
 
 def cost_of(config: Mapping[str, Value]) -> float:
