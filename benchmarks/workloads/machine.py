@@ -1,0 +1,131 @@
+"""This machine as a cluster: it runs trainings one after the other, none while others work.
+
+:mod:`benchmarks.workloads.server` does the work, in a process of its own: whoever uses this module
+needs no torch, and may have threads.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tunerd.core.observation import Value
+
+__all__ = [
+    "CONTEXTS",
+    "FOREIGN",
+    "STUDY",
+    "Limits",
+    "Machine",
+    "Outcome",
+    "alone",
+    "machine",
+]
+
+STUDY = Path(__file__).parents[2] / "examples" / "training.toml"
+_SIZES = {
+    "convnet": ((8, 32), (16, 32), (8, 64)),
+    "graphnet": ((32, 32), (64, 32), (32, 128)),
+    "transformer": ((32, 32), (64, 32), (32, 128)),
+    "recommender": ((8, 5_000), (32, 5_000), (8, 50_000)),
+}
+CONTEXTS: tuple[Mapping[str, Value], ...] = tuple(
+    {"model": model, "width": _SIZES[model][at][0], "data_size": _SIZES[model][at][1]}
+    for at in range(3)
+    for model in _SIZES
+)
+FOREIGN = 0.07
+"""Share of the machine's processor time that others may have used during a run."""
+
+Outcome = dict[str, Any]
+"""``status``, ``reason``, what was measured, ``wall_time_s`` in all and ``foreign_utilization``."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run gets."""
+
+    window_s: float = 0.45
+    """Steps are counted for about so long, once warm."""
+    limit_s: float = 4.0
+    memory_mib: int = 256
+    """Beyond what torch takes before anything runs; ranks share it."""
+    tries: int = 4
+    """Runs in all of one that others disturb."""
+
+
+class Machine:
+    """Made by :func:`machine`."""
+
+    def __init__(self, process: "subprocess.Popen[str]", limits: Limits) -> None:
+        self._process = process
+        self.limits = limits
+
+    def run(self, context: Mapping[str, Value], config: Mapping[str, Value]) -> Outcome:
+        """One run, whatever others did meanwhile.
+
+        Raises RuntimeError when the process that runs it has died.
+        """
+        job = {"context": dict(context), "config": dict(config), **vars(self.limits)}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(json.dumps(job), file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise RuntimeError(f"the process with torch ended with {self._process.wait()}")
+        outcome: Outcome = json.loads(line)
+        return outcome
+
+    def run_alone(self, context: Mapping[str, Value], config: Mapping[str, Value]) -> Outcome:
+        """A run that others did not disturb: repeated while they did. Of these the
+        least disturbed counts."""
+        outcomes: list[Outcome] = []
+        while len(outcomes) < self.limits.tries and not (outcomes and alone(outcomes[-1])):
+            outcomes.append(self.run(context, config))
+        return min(outcomes, key=lambda outcome: float(outcome["foreign_utilization"]))
+
+
+def alone(outcome: Mapping[str, Any]) -> bool:
+    """Whether others used next to nothing of the machine during this run."""
+    return float(outcome["foreign_utilization"]) <= FOREIGN
+
+
+def _small_stacks() -> None:
+    """A thread's stack counts as memory of its run, whether it is used or not."""
+    resource.setrlimit(resource.RLIMIT_STACK, (2**20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+
+
+@contextmanager
+def machine(limits: Limits) -> Iterator[Machine]:
+    """Start the process with torch, and end it afterwards.
+
+    Raises ModuleNotFoundError that says what to install, where there is no torch.
+    """
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError(
+            "no torch here: `make peers`; without CUDA see docs/operations.md"
+        )
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.workloads.server"],
+        cwd=STUDY.parents[1],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=_small_stacks,
+        start_new_session=True,  # Ctrl-C is for the program that asks; this one ends with it
+    ) as process:
+        yield Machine(process, limits)
+        assert process.stdin is not None
+        process.stdin.close()
