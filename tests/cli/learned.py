@@ -31,6 +31,5 @@ class Learning:
 
     def close(self) -> None:
         """End the stages and close the store."""
-        for stage in self.tuning.made:
-            stage._background.shutdown()
+        self.tuning.end()
         self.store.close()

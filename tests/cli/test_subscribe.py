@@ -14,10 +14,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
 from tests.cli.conftest import Said
+from tests.integration.daemons import read_events
 from tests.servers import wait_until
 from tests.servers.kafka import KafkaServer
 from tests.test_client import message
@@ -287,14 +288,5 @@ def test_over_kafka_an_outage_is_said_and_survived(place: Place, kafka_server: K
             assert time.monotonic() - began < 1
         finally:
             kafka_server.thaw()
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap,
-        auto_offset_reset="earliest",
-        group_id=None,
-        consumer_timeout_ms=5_000,
-    )
-    consumer.bootstrap(timeout_ms=30_000)
-    consumer.subscribe([f"{prefix}.jobs"])
-    events = [json.loads(record.value) for record in consumer]
-    consumer.close()
+    events = read_events(bootstrap, f"{prefix}.jobs")
     assert [one["event_id"] for one in events] == ["e"]

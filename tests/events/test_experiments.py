@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.events.reading import half, reason
 from tests.events.samples import (
     MLFLOW,
     RAY_EXPORT,
@@ -16,31 +17,10 @@ from tests.events.samples import (
     changed,
 )
 from tunerd.core.observation import Observation
-from tunerd.events import JobHalf, Rejection, read_job
 from tunerd.events.half import AttemptKey
 from tunerd.events.joining import AttemptHalves, attempt_event_id
 
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 Record = dict[str, Any]
-
-
-def read(record: Record) -> JobHalf | Rejection:
-    seen = read_job(json.dumps(record).encode(), (), NOW)
-    assert isinstance(seen, JobHalf | Rejection)
-    return seen
-
-
-def half(record: Record) -> JobHalf:
-    seen = read(record)
-    assert isinstance(seen, JobHalf), seen
-    assert "secret" not in repr(seen)
-    return seen
-
-
-def reason(record: Record) -> str:
-    seen = read(record)
-    assert isinstance(seen, Rejection), seen
-    return seen.reason
 
 
 def job(*records: Record) -> Observation:

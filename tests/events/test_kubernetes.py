@@ -1,18 +1,16 @@
 """States of Kubernetes' Jobs and Kueue's Workloads become halves, each once."""
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from tests.events.reading import half, read
 from tests.events.samples import JOB, WORKLOAD, changed, condition
 from tunerd.core.observation import Observation
-from tunerd.events import JobHalf, Rejection, read_job
+from tunerd.events import Rejection
 from tunerd.events.half import AttemptKey
 from tunerd.events.joining import AttemptHalves, attempt_event_id
 
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 UID = JOB["metadata"]["uid"]
 RUNNING = changed(JOB, status={"startTime": "2026-11-20T08:00:00Z", "active": 2, "ready": 1})
 SUSPENDED = changed(
@@ -22,18 +20,6 @@ SUSPENDED = changed(
         "conditions": [condition("Suspended", "JobSuspended", "2026-11-20T09:00:00Z")],
     },
 )
-
-
-def read(record: dict[str, Any]) -> JobHalf | Rejection:
-    seen = read_job(json.dumps(record).encode(), (), NOW)
-    assert isinstance(seen, JobHalf | Rejection)
-    return seen
-
-
-def half(record: dict[str, Any]) -> JobHalf:
-    seen = read(record)
-    assert isinstance(seen, JobHalf), seen
-    return seen
 
 
 def job_with(*conditions: dict[str, Any], **paths: Any) -> dict[str, Any]:

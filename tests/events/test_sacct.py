@@ -1,34 +1,12 @@
 """Slurm's accounting becomes the same halves as its records of completion."""
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from tests.events.reading import half, reason
 from tests.events.samples import SACCT, SACCT_21, SACCT_ROW, changed
 from tests.events.test_slurm import ENDED
-from tunerd.events import JobHalf, Rejection, read_job
-
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
-
-
-def read(record: dict[str, Any]) -> JobHalf | Rejection:
-    seen = read_job(json.dumps(record).encode(), (), NOW)
-    assert isinstance(seen, JobHalf | Rejection)
-    return seen
-
-
-def half(record: dict[str, Any]) -> JobHalf:
-    seen = read(record)
-    assert isinstance(seen, JobHalf), seen
-    return seen
-
-
-def reason(record: dict[str, Any]) -> str:
-    seen = read(record)
-    assert isinstance(seen, Rejection), seen
-    return seen.reason
 
 
 def test_it_says_what_jobcomp_says_of_the_same_job() -> None:

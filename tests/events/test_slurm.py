@@ -5,19 +5,18 @@ made-up values.
 """
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.events.reading import NOW, half, read
 from tunerd.core.observation import Observation, Status
 from tunerd.events import JobHalf, Rejection, read_job
 from tunerd.events.joining import AttemptHalves, attempt_event_id
 from tunerd.events.slurm import MOST_HOSTS, STATUSES, hosts
 
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ENDED: dict[str, Any] = {
     "jobid": 4711,
     "container": None,
@@ -58,18 +57,6 @@ ENDED: dict[str, Any] = {
     "script": "#!/bin/bash\nexport TOKEN=secret\nsrun train\n",
     "parent_accounts": "/root/llm",
 }
-
-
-def read(record: dict[str, Any]) -> JobHalf | Rejection:
-    seen = read_job(json.dumps(record).encode(), (), NOW)
-    assert isinstance(seen, JobHalf | Rejection)
-    return seen
-
-
-def half(record: dict[str, Any]) -> JobHalf:
-    seen = read(record)
-    assert isinstance(seen, JobHalf), seen
-    return seen
 
 
 def test_a_record_is_the_half_that_slurm_knows() -> None:

@@ -1,12 +1,11 @@
 """Over a real Kafka: what could not be sent waits, and is sent once the topic is there."""
 
-import json
 from uuid import uuid4
 
-from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
 from tests.exec.conftest import BASELINE, Place
+from tests.integration.daemons import read_events
 
 
 def test_an_event_waits_for_its_topic_and_arrives_once(place: Place, kafka_bootstrap: str) -> None:
@@ -24,15 +23,6 @@ def test_an_event_waits_for_its_topic_and_arrives_once(place: Place, kafka_boots
     admin.close()
     assert place.run("--", "true").returncode == 0
     assert not place.spool
-    consumer = KafkaConsumer(
-        bootstrap_servers=kafka_bootstrap,
-        auto_offset_reset="earliest",
-        group_id=None,
-        consumer_timeout_ms=5_000,
-    )
-    consumer.bootstrap(timeout_ms=30_000)
-    consumer.subscribe([f"{prefix}.jobs"])
-    events = [json.loads(record.value) for record in consumer]
-    consumer.close()
+    events = read_events(kafka_bootstrap, f"{prefix}.jobs")
     assert sorted(one["status"] for one in events) == ["failed", "succeeded"]
     assert all(one["config"] == BASELINE for one in events)

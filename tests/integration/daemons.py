@@ -23,7 +23,7 @@ from tests.servers import free_ports, wait_until
 from tunerd.metrics import MetricDefinition
 from tunerd.store import Store, StudyRow, open_store
 
-__all__ = ["PATIENCE_S", "Daemon", "events", "read_topic"]
+__all__ = ["PATIENCE_S", "Daemon", "events", "read_events", "read_topic"]
 
 PATIENCE_S = 45.0
 """How long a test waits for what should take a second or two: other tests may run beside it."""
@@ -248,3 +248,8 @@ def read_topic(bootstrap: str, topic: str) -> list[Message]:
             ended += 1
     consumer.close()
     return found
+
+
+def read_events(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    """The JSON objects of a topic."""
+    return [json.loads(record.value() or b"null") for record in read_topic(bootstrap, topic)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.servers import MissingServerError
 from tests.servers.kafka import KafkaServer
 
-__all__ = ["PASSWORD", "USER", "Certificates", "secure_kafka"]
+__all__ = ["PASSWORD", "USER", "Certificates", "certify", "secure_kafka"]
 
 USER = "tunerd"
 PASSWORD = "Tr0ub4dor-and-3"  # noqa: S105
@@ -116,3 +116,11 @@ def _openssl(command: str, folder: Path, name: str = "", kind: str = "pem") -> N
     )
     if done.returncode != 0:
         raise RuntimeError(f"openssl: {done.stderr[-1000:]}")
+
+
+def certify(folder: Path, name: str = "tls") -> tuple[Path, Path]:
+    """A certificate for this machine, signed by itself, and its key."""
+    names = "-addext subjectAltName=DNS:localhost,IP:127.0.0.1"
+    curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256"
+    _openssl(f"req -x509 {curve} -nodes -days 2 -subj /CN={name} {names}", folder, name, "crt")
+    return folder / f"{name}.crt", folder / f"{name}.key"

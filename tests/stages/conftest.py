@@ -41,5 +41,4 @@ def tuning(store: Store, time: Time, heard: Heard) -> Iterator[Tuning]:
     """Tune stages on that store. Their processes end with the test."""
     made = Tuning(store, time, heard)
     yield made
-    for one in made.made:
-        one._background.shutdown()
+    made.end()

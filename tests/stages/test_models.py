@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.fakes import CrashError, Heard, Time, crash_in
-from tests.stages.tuning import Tuning, random_jobs, study, tamper
+from tests.stages.fakes import CrashError, Heard, crash_in
+from tests.stages.tuning import Tuning, another, random_jobs, study, tamper
 from tunerd.core.model.model import StudyModel
 from tunerd.core.study_file import parse_study
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.checkpoints import parts_of
-from tunerd.store import ModelVersion, open_store
+from tunerd.store import ModelVersion
 from tunerd.telemetry import StepCommitted
 
 
@@ -243,17 +243,14 @@ def test_another_tuner_process_goes_on_with_a_comparison(tmp_path: Path) -> None
     """Killed after every step, it comes to the same verdicts as one that runs through."""
 
     def verdicts(killed: bool, folder: Path) -> list[ModelVersion]:
-        with open_store(f"sqlite:///{folder}/store.sqlite") as store:
-            one = Tuning(store, Time(), Heard())
+        with another(folder) as one:
             one.publish()
             tune = one.start()
             for first in (1, 101, 201, *range(301, 480, 20)):
                 one.add(random_jobs(100 if first <= 201 else 20, first=first, seed=first))
                 tune = one.start() if killed else tune
                 one.run(tune)
-            for made in one.made:
-                made._background.shutdown()
-            return store.models("toy")
+            return one.store.models("toy")
 
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
-from tests.stages.tuning import Tuning, job, random_jobs
+from tests.stages.tuning import Tuning, another, job, random_jobs
 from tunerd import telemetry
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Recommendation, State
@@ -513,11 +513,8 @@ def test_orders_change_nothing_about_determinism(
     tuning: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calm = life(tuning, None)
-    with open_store(f"sqlite:///{tmp_path}/crashing.sqlite") as store:
-        other = Tuning(store, Time(), Heard())
-        assert life(other, monkeypatch) == calm
-        for one in other.made:
-            one._background.shutdown()
+    with another(tmp_path) as crashing:
+        assert life(crashing, monkeypatch) == calm
     assert json.loads(calm[KEYS[8]])["reason"].count("Limits here: forbid 2") == 1
 
 

@@ -82,8 +82,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tuning]:
     tuning.publish(explore_share="0.3")
     go(3)
     yield tuning
-    for one in tuning.made:
-        one._background.shutdown()
+    tuning.end()
     store.close()
 
 

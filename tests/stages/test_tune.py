@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tests.core.tuning import Inline
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
-from tests.stages.tuning import Tuning, job, random_jobs, study, true_speed
+from tests.stages.tuning import Tuning, another, job, random_jobs, study, true_speed
 from tunerd import telemetry
 from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import Advice, Recommendation, State
@@ -20,7 +20,6 @@ from tunerd.errors import StoreUnavailableError
 from tunerd.events import from_bytes
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.checkpoints import parts_of
-from tunerd.store import open_store
 
 # -- learning and saying --------------------------------------------------------------------
 
@@ -822,10 +821,7 @@ def test_with_crashes_the_same_steps_say_the_same_to_the_last_bit(
     tuning: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calm = life(tuning, None)
-    with open_store(f"sqlite:///{tmp_path}/crashing.sqlite") as store:
-        other = Tuning(store, Time(), Heard())
-        assert life(other, monkeypatch) == calm
-        for one in other.made:
-            one._background.shutdown()
+    with another(tmp_path) as crashing:
+        assert life(crashing, monkeypatch) == calm
     assert len(calm) == 3
     assert all(json.loads(value)["revision"] > 1 for value in calm.values())

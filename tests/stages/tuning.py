@@ -1,8 +1,10 @@
 """One study and the tune stage on it: what its tests have in common."""
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from msgspec import structs
@@ -16,9 +18,9 @@ from tunerd.core.recommendation import Recommendation
 from tunerd.events import from_bytes
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.tune import HOUSEKEEP_EVERY_S, TuneStage
-from tunerd.store import RecommendationRow, Store
+from tunerd.store import RecommendationRow, Store, open_store
 
-__all__ = ["Lines", "Tuning", "job", "random_jobs", "study", "tamper", "true_speed"]
+__all__ = ["Lines", "Tuning", "another", "job", "random_jobs", "study", "tamper", "true_speed"]
 
 NAME = "toy"
 TOPIC = "recommendations"
@@ -74,6 +76,11 @@ class Tuning:
             )
         )
         return self.made[-1]
+
+    def end(self) -> None:
+        """End the threads of all its tuner processes."""
+        for stage in self.made:
+            stage._background.shutdown()
 
     def add(self, observations: Sequence[Observation]) -> None:
         """Jobs finish now, so that their contexts are active."""
@@ -152,3 +159,12 @@ def tamper(store: Store, statement: str, *values: object) -> None:
 def _spoilt(value: str | bytes) -> bytes:
     raw = value if isinstance(value, bytes) else value.encode()
     return raw[: len(raw) // 2] + b"\xff" + raw[len(raw) // 2 + 1 :]
+
+
+@contextmanager
+def another(folder: Path) -> Iterator[Tuning]:
+    """Another store in this folder, and its tuner processes."""
+    with open_store(f"sqlite:///{folder}/another.sqlite") as store:
+        tuning = Tuning(store, Time(), Heard())
+        yield tuning
+        tuning.end()

@@ -1,11 +1,9 @@
 """Over a real Kafka, by settings as a daemon has them: what waits for its topic arrives."""
 
-import json
-
 import pytest
-from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 
+from tests.integration.daemons import read_events
 from tests.trainers.conftest import TrainingPlace
 
 pytestmark = pytest.mark.slow
@@ -28,15 +26,6 @@ def test_an_event_waits_for_its_topic_and_arrives(
         place.run()
         runs += 1
     assert place.spool == []
-    consumer = KafkaConsumer(
-        bootstrap_servers=kafka_bootstrap,
-        auto_offset_reset="earliest",
-        group_id=None,
-        consumer_timeout_ms=5_000,
-    )
-    consumer.bootstrap(timeout_ms=30_000)
-    consumer.subscribe([f"{unique}.jobs"])
-    events = [json.loads(record.value) for record in consumer]
-    consumer.close()
+    events = read_events(kafka_bootstrap, f"{unique}.jobs")
     assert {event["status"] for event in events} == {"succeeded"}
     assert len({event["event_id"] for event in events}) == runs

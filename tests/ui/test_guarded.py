@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.integration.daemons import Daemon
-from tests.webhook.test_server import certify
+from tests.servers.secure import certify
 from tunerd.cli.daemon_probe import probe
 from tunerd.errors import MisconfiguredError
 from tunerd.metrics import MetricsExporter
@@ -219,6 +219,13 @@ def test_a_certificate_that_cannot_be_served_with_is_named(
     assert code == 2
     assert "http.certificate_file" in told
     assert "Traceback" not in told
+
+
+def test_each_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    where = "http.certificate_file", "http.key_file"
+    with pytest.raises(MisconfiguredError) as wrong:
+        ReloadingCertificate.configured(tmp_path / "none.crt", tmp_path / "none.key", where)
+    assert [problem.where for problem in wrong.value.problems] == list(where)
 
 
 @pytest.mark.parametrize(

@@ -128,9 +128,9 @@ def _profile(store: Store, time: Time, step: Callable[[], object]) -> None:
 def _tuning(store: Store, time: Time) -> Iterator[Tuning]:
     tuning = Tuning(store, time, Heard())
     yield tuning
-    for one in tuning.made:
-        one.close()
-        one._background.shutdown()
+    for stage in tuning.made:
+        stage.close()
+    tuning.end()
 
 
 def _publish(store: Store, study: Study, time: Time) -> None:

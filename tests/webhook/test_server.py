@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers.secure import certify
 from tests.webhook.conftest import JOB, STUDY, Webhook, message, patched, review, save
 from tunerd.ui.certificate import ReloadingCertificate
 from tunerd.webhook import server as server_module
@@ -22,21 +23,6 @@ from tunerd.webhook.review import answer
 from tunerd.webhook.server import MOST_BYTES, WebhookServer
 
 pytestmark = pytest.mark.slow
-
-
-def certify(folder: Path, name: str = "tls") -> tuple[Path, Path]:
-    """A certificate for this machine, signed by itself, and its key."""
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", key, "-out", certificate),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 @pytest.fixture(scope="module")

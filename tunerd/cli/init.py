@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -119,27 +119,57 @@ def init(
 
     Drafts a study for `tunerd exec` in the same way, from a command instead of a table.
     """
+    request = DraftRequest(out, name, yes, force, as_json)
     if command is not None:
         if file is not None:
             raise click.UsageError("say either FILE or --from-command")
         context = cast("tuple[str, ...]", columns["context"])
-        _from_command(
-            command, tries, out, name, context, objective, goal, unit, yes, force, as_json
-        )
+        _from_command(command, tries, request, context, objective, goal, unit)
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE', or --from-command.")
-    from tunerd.lab.tables.draft import draft, study_name
-    from tunerd.lab.tables.guess import UserAnswers
-    from tunerd.lab.tables.open_guesses import open_guesses
-
     if as_json and str(out) == "-":
         raise click.UsageError("--out - and --json both write to standard output: say one")
-    called = _checked_name(name) if name is not None else study_name(file)
-    target = out if out is not None else _folder() / f"{called}.toml"
-    _leave_what_is_there(target, force=force)
-    given = UserAnswers(objective, goal, _roles(columns))
-    interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    from tunerd.lab.tables.guess import UserAnswers
+
+    answers = UserAnswers(objective, goal, _roles(columns))
+    _from_table(file, request, answers, unit, export, reports)
+
+
+@dataclass(frozen=True)
+class DraftRequest:
+    """Where a draft is to be written and under which name, and what a person wants to see."""
+
+    out: Path | None
+    name: str | None
+    yes: bool
+    force: bool
+    as_json: bool
+
+    def target(self, called: str, folder: Path) -> Path:
+        """Where to write; raises MisconfiguredError where a file stands there already."""
+        target = self.out if self.out is not None else folder / f"{called}.toml"
+        if str(target) != "-" and target.exists() and not self.force:
+            message = "is there already; --force overwrites it, --out writes somewhere else"
+            raise MisconfiguredError([ValidationProblem(str(target), message)])
+        return target
+
+
+def _from_table(
+    file: Path,
+    request: DraftRequest,
+    given: "UserAnswers",
+    unit: str | None,
+    export: str,
+    reports: str,
+) -> None:
+    """Draft a study for a table; says what each column was taken for, and what to do next."""
+    from tunerd.lab.tables.draft import draft, study_name
+    from tunerd.lab.tables.open_guesses import open_guesses
+
+    called = _checked_name(request.name) if request.name is not None else study_name(file)
+    target = request.target(called, _folder())
+    interactive = not request.yes and sys.stdin.isatty() and sys.stderr.isatty()
     table, guesses, unit = _guessed(file, export, reports, given, unit, interactive=interactive)
     made = draft(guesses, called, file, unit)
     for line in _told(file, guesses, made.names, table.told()):
@@ -148,7 +178,7 @@ def init(
         click.echo(made.text, nl=False)
         return
     _write(target, made.text)
-    if as_json:
+    if request.as_json:
         tell_json(_for_programs(called, target, guesses))
         return
     _say_what_next(target, len(open_guesses(made.text)), called, file)
@@ -198,30 +228,25 @@ def _guessed(
 def _from_command(
     command: str,
     tries: Sequence[str],
-    out: Path | None,
-    name: str | None,
+    request: DraftRequest,
     context: Sequence[str],
     objective: str | None,
     goal: str | None,
     unit: str | None,
-    yes: bool,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Draft a study for a program; says what to do with it."""
     from tunerd.cli.init_command import at_a_terminal, init_from_command, name_of
     from tunerd.exec.draft import exec_line
 
-    called = _checked_name(name) if name is not None else name_of(command)
-    target = out if out is not None else Path(f"{called}.toml")
-    _leave_what_is_there(target, force=force)
-    ask = not yes and at_a_terminal()
+    called = _checked_name(request.name) if request.name is not None else name_of(command)
+    target = request.target(called, Path())
+    ask = not request.yes and at_a_terminal()
     text = init_from_command(command, tries, called, context, objective, goal, unit, ask=ask)
     if str(target) == "-":
         click.echo(text, nl=False)
         return
     _write(target, text)
-    if as_json:
+    if request.as_json:
         tell_json({"study": called, "file": str(target)})
         return
     shown = shlex.quote(str(target))
@@ -229,12 +254,6 @@ def _from_command(
     click.echo(f"  tunerd check {shown}")
     line = exec_line(f"--local --study {shown}", command, context, objective or "wall_s")
     click.echo(f"  {line}")
-
-
-def _leave_what_is_there(target: Path, *, force: bool) -> None:
-    if str(target) != "-" and target.exists() and not force:
-        message = "is there already; --force overwrites it, --out writes somewhere else"
-        raise MisconfiguredError([ValidationProblem(str(target), message)])
 
 
 def _write(target: Path, text: str) -> None:

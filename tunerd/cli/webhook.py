@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import ssl
 import sys
 import tempfile
 import threading
@@ -14,11 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from tunerd.cli.options import read_settings, settings_option
-from tunerd.errors import CannotStartError, MisconfiguredError, ValidationProblem
+from tunerd.errors import CannotStartError
 
 if TYPE_CHECKING:
     from tunerd.subscriber import FileSubscriber
-    from tunerd.ui.certificate import ReloadingCertificate
 
 __all__ = ["webhook"]
 
@@ -73,6 +71,7 @@ def webhook(
     tunerd.dev/study that they want to be filled. Whatever goes wrong, the Job is admitted as it
     came, with a warning that says why.
     """
+    from tunerd.ui.certificate import ReloadingCertificate
     from tunerd.webhook.launch import LaunchPlanner
     from tunerd.webhook.review import answer
     from tunerd.webhook.server import WebhookServer
@@ -81,7 +80,7 @@ def webhook(
         stream=sys.stderr, level=logging.WARNING, format="tunerd webhook: %(message)s"
     )
     settings = read_settings(file)
-    tls = _tls(certificate, key)
+    tls = ReloadingCertificate.configured(certificate, key, ("--certificate", "--key"))
     with ExitStack() as until_end:
         path, subscriber = recommendations, None
         if path is None:
@@ -107,24 +106,6 @@ def webhook(
         click.echo(f"tunerd webhook: listening on {host}:{server.port}", err=True)
         _until_told(subscriber)
     return 0
-
-
-def _tls(certificate: Path, key: Path) -> "ReloadingCertificate":
-    from tunerd.ui.certificate import ReloadingCertificate
-
-    problems = []
-    for option, path in (("--certificate", certificate), ("--key", key)):
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            problems.append(ValidationProblem(option, f"cannot read {path}: {error.strerror}"))
-    if not problems:
-        try:
-            return ReloadingCertificate(certificate, key)
-        except (OSError, ssl.SSLError) as error:
-            message = f"{certificate} and {key} are no certificate and its key: {error}"
-            problems.append(ValidationProblem("--certificate", message))
-    raise MisconfiguredError(problems)
 
 
 def _subscriber(file: Path | None, path: Path) -> "FileSubscriber":

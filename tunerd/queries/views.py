@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from tunerd.core.decisions.context_state import UNREADABLE, ContextState
 from tunerd.core.evidence.config_stats import ConfigStats, Z
+from tunerd.core.evidence.rollout import RolloutResult
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.study import Study
@@ -18,7 +19,7 @@ from tunerd.queries.accounts import account, lead_share
 from tunerd.queries.digest import ContextLine, JobBlock, StudyDigest
 from tunerd.queries.study_status import recommendation_summary
 from tunerd.report.formatting import context_label, plural
-from tunerd.store import Store
+from tunerd.store import ProvenanceRow, Store
 
 __all__ = [
     "AttentionNote",
@@ -517,33 +518,35 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
         configs=measured[:MOST_CONFIGS],
         configs_total=len(measured),
         runs=_runs(measured, state.rounds_asked if state else []),
-        verdicts=[
-            {
-                "candidate_id": item.candidate_id,
-                "outcome": item.outcome,
-                "at": item.at or None,
-                "sequence": item.sequence,
-                "runs": item.runs,
-                "gain": lead_share(study, item.gain),
-            }
-            for item in reversed(verdicts)
-        ],
+        verdicts=[_verdict(study, item) for item in reversed(verdicts)],
         campaign=_campaign(state),
-        said=[
-            SaidRow(
-                recommendation_id=item.recommendation_id,
-                said_at=item.said_at,
-                sequence=item.sequence,
-                reason=str(item.message.get("reason") or ""),
-                candidates=list(item.message.get("candidates") or []),
-                outcomes={
-                    str(c["candidate_id"]): outcomes[c["candidate_id"]]
-                    for c in item.message.get("candidates") or []
-                    if c["candidate_id"] in outcomes
-                },
-            )
-            for item in store.said_in(study.name, key, MOST_SAID)
-        ],
+        said=[_said(row, outcomes) for row in store.said_in(study.name, key, MOST_SAID)],
+    )
+
+
+def _verdict(study: Study, verdict: RolloutResult) -> dict[str, Any]:
+    """How the introduction of a candidate ended."""
+    return {
+        "candidate_id": verdict.candidate_id,
+        "outcome": verdict.outcome,
+        "at": verdict.at or None,
+        "sequence": verdict.sequence,
+        "runs": verdict.runs,
+        "gain": lead_share(study, verdict.gain),
+    }
+
+
+def _said(row: ProvenanceRow, outcomes: Mapping[str, str]) -> SaidRow:
+    """A recommendation that was made, with what became of its candidates."""
+    candidates = list(row.message.get("candidates") or [])
+    named = [str(candidate["candidate_id"]) for candidate in candidates]
+    return SaidRow(
+        recommendation_id=row.recommendation_id,
+        said_at=row.said_at,
+        sequence=row.sequence,
+        reason=str(row.message.get("reason") or ""),
+        candidates=candidates,
+        outcomes={name: outcomes[name] for name in named if name in outcomes},
     )
 
 

@@ -9,7 +9,6 @@ committed, and a fresh start goes on from there.
 import gc
 import os
 import signal
-import ssl
 import sys
 import threading
 import time
@@ -324,48 +323,13 @@ class _Daemon:
     def _start_loops(
         self, open_until_end: ExitStack, store: Store, stream: Stream, tuner: TunerProcess | None
     ) -> None:
-        settings = self.settings
-        loops: list[Stage] = []
-        ingest: IngestStage | None = None
-        group = settings.stream.kafka.group or settings.name
-        reading = (settings.ingest, self.metrics, _now, time.monotonic)
-        if "ingest" in self.stages:
-            ingest = IngestStage(stream, store, settings.topics, group, *reading)
-            ingest.mappings = _mappings(settings)
-            self.ingest = ingest
-            if self.members is not None:
-                self.members.ingest = ingest
-            loops.append(ingest)
-        if "requests" in self.stages:
-            # A group of its own: a member of the jobs' group must not be fenced by this one.
-            loops.append(
-                RequestStage(stream, store, settings.topics, f"{group}.requests", *reading)
-            )
-        if "publish" in self.stages:
-            publish = PublishStage(
-                stream,
-                store,
-                settings.publish,
-                settings.topics,
-                settings.name,
-                self,
-                _now,
-                time.monotonic,
-                None if self.members is None else self.members.owner,
-            )
-            # Beside others it might say what one of them has just said otherwise.
-            alone = self.members is None or self.members.alone
-            if alone and (again := publish.say_again()):
-                topic = settings.topics.recommendations
-                self.log.info("an empty topic gets what is active", topic=topic, messages=again)
-            self.publish = publish
-            loops.append(publish)
+        loops = self._make_stages(store, stream)
         gauges = GaugeSampler(
             store,
             stream,
             self.guards,
-            settings.topics.recommendations,
-            ingest,
+            self.settings.topics.recommendations,
+            self.ingest,
             tuner,
             self.waiting_for.__contains__,
             self.metrics.hear,
@@ -376,15 +340,11 @@ class _Daemon:
         threads = [
             threading.Thread(target=self._measure, args=(gauges,), name="gauges"),
             threading.Thread(target=self._watch, args=(stream, store), name="topics"),
-            *(
-                [threading.Thread(target=self._foresee, args=(store,), name="forecasts")]
-                if "tune" in self.stages
-                else []
-            ),
-            *(
-                threading.Thread(target=self._loop, args=(study,), name=study.name)
-                for study in loops
-            ),
+        ]
+        if "tune" in self.stages:
+            threads.append(threading.Thread(target=self._foresee, args=(store,), name="forecasts"))
+        threads += [
+            threading.Thread(target=self._loop, args=(stage,), name=stage.name) for stage in loops
         ]
         if self.members is not None:
             threads.append(
@@ -394,6 +354,48 @@ class _Daemon:
             thread.start()
             open_until_end.callback(self._join, thread)
             open_until_end.callback(self.stop.set)
+
+    def _make_stages(self, store: Store, stream: Stream) -> list[Stage]:
+        """The stages that run in threads of this process; tune has a process of its own."""
+        settings = self.settings
+        stages: list[Stage] = []
+        group = settings.stream.kafka.group or settings.name
+        reading = (settings.ingest, self.metrics, _now, time.monotonic)
+        if "ingest" in self.stages:
+            self.ingest = IngestStage(stream, store, settings.topics, group, *reading)
+            self.ingest.mappings = _mappings(settings)
+            if self.members is not None:
+                self.members.ingest = self.ingest
+            stages.append(self.ingest)
+        if "requests" in self.stages:
+            # A group of its own: a member of the jobs' group must not be fenced by this one.
+            stages.append(
+                RequestStage(stream, store, settings.topics, f"{group}.requests", *reading)
+            )
+        if "publish" in self.stages:
+            self.publish = self._make_publish(store, stream)
+            stages.append(self.publish)
+        return stages
+
+    def _make_publish(self, store: Store, stream: Stream) -> PublishStage:
+        settings = self.settings
+        publish = PublishStage(
+            stream,
+            store,
+            settings.publish,
+            settings.topics,
+            settings.name,
+            self,
+            _now,
+            time.monotonic,
+            None if self.members is None else self.members.owner,
+        )
+        # Beside others it might say what one of them has just said otherwise.
+        alone = self.members is None or self.members.alone
+        if alone and (again := publish.say_again()):
+            topic = settings.topics.recommendations
+            self.log.info("an empty topic gets what is active", topic=topic, messages=again)
+        return publish
 
     def _join(self, thread: threading.Thread) -> None:
         """Wait for a stage's step to end, but not for longer than a stop may take."""
@@ -665,10 +667,5 @@ def _certificate(http: HttpSettings) -> ReloadingCertificate | None:
     """What HTTPS is served with; None where HTTP is."""
     if http.certificate_file is None or http.key_file is None:
         return None
-    try:
-        return ReloadingCertificate(http.certificate_file, http.key_file)
-    except (OSError, ssl.SSLError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        files = f"{http.certificate_file} with {http.key_file}"
-        problem = f"{files} cannot be served with: {why}"
-        raise MisconfiguredError([ValidationProblem("http.certificate_file", problem)]) from error
+    where = "http.certificate_file", "http.key_file"
+    return ReloadingCertificate.configured(http.certificate_file, http.key_file, where)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -464,20 +464,8 @@ class TuneStage:
         }
         if changes.results:
             detail["commands"] = list(changes.results)
-        with self.store.transaction() as tx:
-            self._renew(tx, row.name, books.epoch, learn_s + search_s)
-            tx.fence(row.name, books.epoch)
-            now = self.now()
-            report = books.say(tx, changes, active, now)
-            answer_requests(books, tx, changes, now, report)
-            for study, drift, after in (
-                (books.former or books.study, books.closed, DriftConsequences()),
-                (books.study, changes.drift, books.tuner.after_change),
-            ):
-                report.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
-            books.save(tx, changes, len(observations), now, detail)
-            if self.placement is not None:  # a large study takes long to save
-                self._renew(tx, row.name, books.epoch)
+        spent_s = learn_s + search_s
+        report = self._commit(books, changes, active, len(observations), spent_s, detail)
         self._commands = [given for given in self._commands if given.id not in changes.results]
         self._tell(row.name, report)
         self._faults.pop(row.name, None)
@@ -505,6 +493,34 @@ class TuneStage:
                 introductions=taken(books.tuner.introduced),
             )
         )
+
+    def _commit(
+        self,
+        books: StudySession,
+        changes: StepPlan,
+        active: list[str],
+        learned: int,
+        spent_s: float,
+        detail: dict[str, Any],
+    ) -> StepReport:
+        """Save what a step learned and put what it has to say into the outbox, in one
+        transaction."""
+        name = books.study.name
+        with self.store.transaction() as tx:
+            self._renew(tx, name, books.epoch, spent_s)
+            tx.fence(name, books.epoch)
+            now = self.now()
+            report = books.say(tx, changes, active, now)
+            answer_requests(books, tx, changes, now, report)
+            for study, drift, after in (
+                (books.former or books.study, books.closed, DriftConsequences()),
+                (books.study, changes.drift, books.tuner.after_change),
+            ):
+                report.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
+            books.save(tx, changes, learned, now, detail)
+            if self.placement is not None:  # a large study takes long to save
+                self._renew(tx, name, books.epoch)
+        return report
 
     def _renew(self, tx: Transaction, study: str, epoch: int, spent_s: float = 0.0) -> None:
         """Prolong a study's lease, at the beginning of a long transaction and at its end."""

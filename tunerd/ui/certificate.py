@@ -6,6 +6,9 @@ import ssl
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
+
+from tunerd.errors import MisconfiguredError, ValidationProblem
 
 __all__ = ["ReloadingCertificate"]
 
@@ -24,6 +27,26 @@ class ReloadingCertificate:
         self._lock = threading.Lock()
         self._read = self._stat()
         self._context = self._load()
+
+    @classmethod
+    def configured(cls, certificate: Path, key: Path, where: tuple[str, str]) -> Self:
+        """Read the files that ``where``, a setting or an option for each, names.
+
+        Raises MisconfiguredError: a file cannot be read, or the two do not fit each other.
+        """
+        problems = []
+        for name, path in zip(where, (certificate, key), strict=True):
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                problems.append(ValidationProblem(name, f"cannot read {path}: {error.strerror}"))
+        if not problems:
+            try:
+                return cls(certificate, key)
+            except (OSError, ssl.SSLError) as error:
+                message = f"{certificate} and {key} are no certificate and its key: {error}"
+                problems.append(ValidationProblem(where[0], message))
+        raise MisconfiguredError(problems)
 
     def context(self) -> ssl.SSLContext:
         """For the next connection."""
