@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from tests.core.tuning import START, TEXT, Inline, job, random_jobs, study, true_speed
 from tunerd.core.model.history_weights import Regime
 from tunerd.core.model.model import StudyModel
-from tunerd.core.model.training import SOON, SWAP_AFTER, ModelBuild
+from tunerd.core.model.training import SMALL, SOON, SWAP_AFTER, ModelBuild
 from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -226,6 +227,14 @@ def test_of_a_backlog_few_models_are_fitted_and_the_last_one_is_as_fresh_as_ever
     assert len(built) <= len(usual) / 2
     last = max(one.fitted_at for one in built)
     assert len(JOBS) - last <= max(len(JOBS) - one.fitted_at for one in usual[-1:])
+
+
+def test_a_decision_does_not_put_off_the_next_rebuild_where_steps_are_large() -> None:
+    tuner = Tuner(study(), Inline())
+    tuner.learn(random_jobs(800))
+    due = [one for one in drained(tuner) if one.decided_at > SMALL]
+    assert len(due) > 2
+    assert all(later.fitted_at == one.decided_at for one, later in pairwise(due))
 
 
 def test_a_backlog_survives_a_crash_in_its_middle() -> None:

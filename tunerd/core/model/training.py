@@ -28,6 +28,7 @@ from tunerd.core.study import Study
 
 __all__ = [
     "PORTION_MOST",
+    "SMALL",
     "SOON",
     "SWAP_AFTER",
     "Fetch",
@@ -198,11 +199,15 @@ class ModelTrainer:
         if self._rebuild is not None:
             self._meet(self._rebuild, rows, heard, sequence)
         self.model.update(*heard, sequence)
+        replaced = False
         if self._rebuild is not None and sequence >= self._rebuild.decide_at:
-            return self._decide(self._rebuild, sequence)
+            replaced = self._decide(self._rebuild, sequence)
+            if len(rows) <= SWAP_AFTER:
+                return replaced
+            # Of a backlog the next portion may be the last one: a rebuild that is due begins now.
         if self._rebuild is None and self._has_grown(sequence, waiting):
             self._start(sequence, "grown", SWAP_AFTER)
-        return False
+        return replaced
 
     def take_back(self, earlier: Sequence[int], sequence: int) -> list[int]:
         """Learn anew, on what is known at ``sequence``, without the scores of earlier
