@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import (
     Candidate,
+    ForecastBasis,
     Gain,
     Incumbent,
     Kind,
@@ -83,6 +84,46 @@ def test_the_message_is_that_of_the_contract() -> None:
         "median": 430.1, "low": 418.0, "high": 441.9, "band": 0.8,
     }  # fmt: skip
     assert message["made_from"]["seeds"] == [1, 2, 3]
+
+
+AHEAD: dict[str, Any] = {
+    "valid_from": NOW + timedelta(hours=3),
+    "forecast": ForecastBasis(
+        signal='rps{service="a"}',
+        made_at=NOW,
+        until=NOW + timedelta(hours=8),
+        probability=0.7,
+        low=640.0,
+        median=800.0,
+        high=910.0,
+    ),
+}
+
+
+def test_one_that_is_made_ahead_says_from_when_and_what_it_stands_on() -> None:
+    ahead = example(**AHEAD)
+    message = json.loads(to_bytes(ahead))
+    assert message["valid_from"] == "2026-11-20T13:00:00Z"
+    assert message["forecast"] == {
+        "signal": 'rps{service="a"}',
+        "made_at": "2026-11-20T10:00:00Z",
+        "until": "2026-11-20T18:00:00Z",
+        "probability": 0.7,
+        "low": 640.0,
+        "median": 800.0,
+        "high": 910.0,
+    }
+    assert from_bytes(to_bytes(ahead)) == ahead
+    later = NOW + timedelta(days=1)
+    renewed = ahead.renewed(revision=8, issued_at=later, valid_until=later + timedelta(days=2))
+    assert from_bytes(to_bytes(renewed)).forecast == ahead.forecast
+    # The advice is what the id is of; others read the rest of the message as before.
+    assert ahead.recommendation_id == example().recommendation_id
+    del message["valid_from"], message["forecast"]
+    assert message == json.loads(to_bytes(example()))
+    bare = {**AHEAD, "valid_from": AHEAD["valid_from"].replace(tzinfo=None)}
+    with pytest.raises(ValueError, match="need a zone"):
+        to_bytes(example(**bare))
 
 
 def test_bytes_are_canonical() -> None:
@@ -235,11 +276,15 @@ def test_what_goes_out_comes_back(recommendation: Recommendation) -> None:
 def test_the_schema_describes_every_field() -> None:
     schema = recommendation_schema()
     assert schema["$ref"] == "#/$defs/Recommendation"
-    for name in ("Recommendation", "Candidate", "Incumbent", "MadeFrom", "Predicted", "Gain"):
+    names = ("Candidate", "Incumbent", "MadeFrom", "Predicted", "Gain", "ForecastBasis")
+    for name in ("Recommendation", *names):
         definition = schema["$defs"][name]
         assert definition["description"]
-        assert definition["required"] == list(definition["properties"])
+        optional = {"valid_from", "forecast"} if name == "Recommendation" else set()
+        required = [field for field in definition["properties"] if field not in optional]
+        assert definition["required"] == required
         assert all(field["description"] for field in definition["properties"].values())
     properties = schema["$defs"]["Recommendation"]["properties"]
-    assert list(properties) == list(json.loads(to_bytes(example())))
-    assert properties["valid_until"]["format"] == "date-time"
+    assert list(properties) == list(json.loads(to_bytes(example(**AHEAD))))
+    for name in ("valid_until", "valid_from"):
+        assert properties[name]["format"] == "date-time"

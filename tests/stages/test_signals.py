@@ -276,6 +276,13 @@ def test_a_context_that_is_to_come_has_a_recommendation_before_its_first_job(
         work()
         published = {row.context_key: row for row in store.recommendations("web")}
         assert published[by_day].state == "active"
+        message = json.loads(published[by_day].value)
+        assert message["valid_from"].endswith("T09:00:00Z")
+        assert message["forecast"]["signal"] == 'rps{service="a"}'
+        assert message["forecast"]["until"].endswith("T18:00:00Z")
+        assert message["forecast"]["probability"] >= 0.5
+        assert message["forecast"]["low"] <= 800 <= message["forecast"]["high"]
+        assert all("valid_from" not in json.loads(published[key].value) for key in by_night)
         rates = [one.context.get("rps") for one in store.observations("web")]
         assert not any(isinstance(rate, int | float) and rate > 500 for rate in rates)
         kept = store.forecast_plan("web")

@@ -13,6 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
+from msgspec import UNSET, UnsetType
+
 from tunerd.core.observation import Scalar, Value
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "RECOMMENDATION_SCHEMA",
     "Advice",
     "Candidate",
+    "ForecastBasis",
     "Gain",
     "Incumbent",
     "Kind",
@@ -134,6 +137,21 @@ class MadeFrom:
     tunerd: Annotated[str, "Version of tunerd."]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastBasis:
+    """What a recommendation made ahead stands on: the forecast that has its context come."""
+
+    signal: Annotated[str, "The signal that was foreseen, as Prometheus writes it."]
+    made_at: Annotated[datetime, "When it was foreseen."]
+    until: Annotated[datetime, "End of the last hour in which the context is foreseen."]
+    probability: Annotated[
+        float, "That the context holds in the hour that begins at valid_from, between 0 and 1."
+    ]
+    low: Annotated[float, "10 % quantile of the signal in that hour."]
+    median: Annotated[float, "Its 50 % quantile."]
+    high: Annotated[float, "Its 90 % quantile."]
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """The part of a recommendation that is decided; the rest is book-keeping."""
@@ -171,7 +189,15 @@ class Recommendation:
     context: Annotated[Mapping[str, Scalar], "The values behind the context key."]
     objective: Annotated[StatedObjective, "What is made better."]
     issued_at: Annotated[datetime, "When this revision was written."]
+    valid_from: Annotated[
+        datetime | UnsetType,
+        "From when its context is foreseen; absent means now. Who has the context before follows "
+        "it before: it holds for its context whenever that comes.",
+    ] = UNSET
     valid_until: Annotated[datetime, "Do not follow it after this; expiry needs no message."]
+    forecast: Annotated[
+        ForecastBasis | UnsetType, "What it stands on; absent unless it was made ahead."
+    ] = UNSET
     candidates: Annotated[tuple[Candidate, ...], "Best first; shares sum to at most 1."] = ()
     incumbent: Annotated[
         Incumbent | None, "Gets the jobs that no share claims; null before there is evidence."
@@ -219,8 +245,8 @@ def candidate_id(study: str, context_key: str, config: Mapping[str, Value]) -> s
 def recommendation_id(recommendation: Recommendation) -> str:
     """Name of a piece of advice: what it was made from and what it says.
 
-    Revision, times, state and the wording of the reason are left out, so that a renewal, which
-    says the same for longer, keeps the id that jobs already carry.
+    Revision, times, forecast, state and the wording of the reason are left out, so that a renewal,
+    which says the same for longer, keeps the id that jobs already carry.
     """
     fields = {
         "study": recommendation.study,

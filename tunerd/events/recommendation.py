@@ -12,9 +12,12 @@ from typing import Any
 import msgspec
 
 from tunerd.core import recommendation as core
-from tunerd.core.recommendation import Recommendation
+from tunerd.core.recommendation import ForecastBasis, Recommendation
 
 __all__ = ["from_bytes", "recommendation_schema", "to_bytes"]
+
+MADE_AHEAD = ("valid_from", "forecast")
+"""Fields that a message has only where it was made ahead."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder(Recommendation).decode
@@ -38,15 +41,19 @@ def from_bytes(raw: bytes) -> Recommendation:
         read: Recommendation = _decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"not a recommendation: {error}") from None
-    if read.issued_at.tzinfo is None or read.valid_until.tzinfo is None:
-        raise ValueError("not a recommendation: issued_at and valid_until need a zone")
+    times = [read.issued_at, read.valid_until, read.valid_from]
+    if isinstance(read.forecast, ForecastBasis):
+        times += [read.forecast.made_at, read.forecast.until]
+    if any(isinstance(time, datetime) and time.tzinfo is None for time in times):
+        raise ValueError("not a recommendation: its times need a zone")
     return read
 
 
 def recommendation_schema() -> dict[str, Any]:
     """JSON Schema of the recommendation, version 1, with the descriptions of the core's fields.
 
-    A message always has every field, so all are required here, in the message's order.
+    A message always has every field, so all are required here, in the message's order; but for
+    those that only one made ahead has.
     """
     schema = msgspec.json.schema(Recommendation)
     for name, definition in schema["$defs"].items():
@@ -58,13 +65,15 @@ def recommendation_schema() -> dict[str, Any]:
                 field: _described(properties[field], hint)
                 for field, hint in typing.get_type_hints(kind, include_extras=True).items()
             }
-            definition["required"] = list(definition["properties"])
+            definition["required"] = [
+                field for field in definition["properties"] if field not in MADE_AHEAD
+            ]
     return schema
 
 
 def _described(schema: dict[str, Any], hint: Any) -> dict[str, Any]:
     """One field's schema with the text that its ``Annotated`` carries."""
     value = {name: part for name, part in schema.items() if name != "default"}
-    if hint.__origin__ is datetime:
+    if datetime in (hint.__origin__, *typing.get_args(hint.__origin__)):
         value["format"] = "date-time"
     return {"description": hint.__metadata__[0], **value}

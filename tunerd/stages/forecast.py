@@ -25,10 +25,11 @@ from tunerd.core.study.parts import ContextFeature
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError, StoreUnavailableError
 from tunerd.events import from_bytes
+from tunerd.stages.plans import FORECAST_SOURCE
 from tunerd.store import Store, StudyRow
 from tunerd.store.signals import KEPT
 
-__all__ = ["SOURCE", "ForecastStage"]
+__all__ = ["ForecastStage"]
 
 EVERY_S = 300.0
 AGAIN_S = 15.0
@@ -49,8 +50,6 @@ READ_AT_ONCE = timedelta(days=2)
 """A point each second for as long as they are kept would take a gigabyte at once."""
 SPEAKING = ("active", "observed", "pending")
 """States of recommendations that say something for a context already."""
-SOURCE = "tunerd/forecast"
-"""Source of its requests."""
 
 
 _SignalKey = tuple[str, bool]
@@ -157,8 +156,10 @@ class ForecastStage:
             if signal is None or forecast is None:
                 continue
             used.add(signal)
-            windows, contexts = plan_windows(study, feature, base, forecast, gains.get)
-            plan = self._plan(signal, base, windows, earlier.get(study.context_key(base)), now)
+            last = earlier.get(study.context_key(base))
+            hours = {window["start_s"]: window["key"] for window in last["windows"]} if last else {}
+            windows, contexts = plan_windows(study, feature, base, forecast, gains.get, hours)
+            plan = self._plan(signal, base, windows, last, now)
             plans.append(plan)
             if plan["state"] == "active":
                 for window in windows:
@@ -270,7 +271,7 @@ def _requests(
         requests.append(
             AdviceRequest(
                 study=study.name,
-                source=SOURCE,
+                source=FORECAST_SOURCE,
                 event_id=digest[:32],
                 context=ahead[key][1],
                 content_hash=f"sha256:{digest}",

@@ -9,7 +9,7 @@ to be the one that was said, bit for bit.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -400,7 +400,7 @@ class _ReplayRun:
             self._say("search", False, f"Nothing is feasible there: {error}.")
             return None
         model = tuner.model
-        return compose(
+        derived = compose(
             study,
             kept.context_key,
             tuner.state(kept.context_key),
@@ -416,6 +416,8 @@ class _ReplayRun:
             now=message.issued_at,
             valid=message.valid_until - message.issued_at,
         )
+        # What was foreseen then is not in history: it is taken as it was said.
+        return replace(derived, valid_from=message.valid_from, forecast=message.forecast)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ what is stored; after a failed transaction they are thrown away.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,6 +22,7 @@ from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.checkpoints import CheckpointManager
 from tunerd.stages.model_registry import add_versions
+from tunerd.stages.plans import FORECAST_SOURCE, made_ahead
 from tunerd.stages.provenance import keep_basis
 from tunerd.stages.recommendations import LogEvent, RecommendationRegistry, StepReport
 from tunerd.store import ContextRow, RecommendationRow, RequestRow, Transaction, TuneStep
@@ -314,12 +315,25 @@ class StudySession:
                 now=now,
                 valid=valid,
             )
+            message = self._ahead(tx, message, changes.asked.get(key, ()))
             if self.study.mode == "publish":
                 recommended.publish(tx, message, said)
                 self.tuner.promise(key, advice)
             else:
                 recommended.propose(tx, message, said)
             keep_basis(tx, self.generation, self.tuner, self.chain, message, changes.basis[key])
+
+    def _ahead(
+        self, tx: Transaction, message: Recommendation, asked: Iterable[RequestRow]
+    ) -> Recommendation:
+        """The message with the forecast that it stands on, where a forecast asked for it."""
+        if all(row.request.source != FORECAST_SOURCE for row in asked):
+            return message
+        plan, least = tx.forecast_plan(self.study.name), self.study.forecast.min_probability
+        foreseen = made_ahead(plan, message.context_key, least)
+        if foreseen is None:  # the plan was withdrawn since
+            return message
+        return replace(message, valid_from=foreseen[0], forecast=foreseen[1])
 
     def made_from(self) -> MadeFrom:
         """Provenance of what is said now."""

@@ -67,3 +67,19 @@ def test_a_signal_of_nothing_is_planned_for_nothing() -> None:
 def test_a_quantile_that_is_none_is_refused(value: str) -> None:
     with pytest.raises(MisconfiguredError, match=r"forecast\.quantile"):
         study(f"quantile = {value}")
+
+
+@pytest.mark.parametrize(("cost", "kept"), [(0.0, False), (0.05, True), (0.01, False)])
+def test_what_was_planned_before_stays_unless_a_change_is_worth_it(cost: float, kept: bool) -> None:
+    chosen = study(f"switching_cost = {cost}")
+    (feature,) = chosen.signals
+    before, _ = plan_windows(chosen, feature, {}, forecast(*[120.0] * 8), lambda _: None)
+    hours = {window.start_s: window.key for window in before}
+    now = forecast(*[100.0] * 8)
+    fresh, _ = plan_windows(chosen, feature, {}, now, lambda _: 0.02)
+    after, _ = plan_windows(chosen, feature, {}, now, lambda _: 0.02, hours)
+    assert fresh[0].key != before[0].key
+    assert [w.key for w in after] == [w.key for w in (before if kept else fresh)]
+    # What cannot come any more is not kept, whatever a change costs.
+    far, _ = plan_windows(chosen, feature, {}, forecast(*[9.0] * 8), lambda _: 0.0, hours)
+    assert far[0].key not in hours.values()

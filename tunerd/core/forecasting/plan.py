@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -61,6 +62,7 @@ def plan_windows(
     base: Mapping[str, Scalar],
     forecast: SignalForecast,
     worth: Callable[[str], float | None],
+    earlier: Mapping[float, str] = MappingProxyType({}),
 ) -> tuple[list[PlanWindow], dict[str, dict[str, Scalar]]]:
     """The hours of a forecast's horizon for one context without its signal.
 
@@ -69,6 +71,7 @@ def plan_windows(
         base: the other features.
         worth: predicted gain of what is recommended in a context; None where nothing is known. A
             change of the plan that brings less than the study's ``switching_cost`` is not made.
+        earlier: the key that was planned before, by the start of its hour.
 
     Returns:
         The hours in order, and the context of each key that stands in them.
@@ -81,46 +84,58 @@ def plan_windows(
     begun = forecast.made_at % per_window  # windows are whole hours; the first has begun
     starts = [0, *range(per_window - begun, len(forecast.quantiles), per_window)]
     for first, end in zip(starts, [*starts[1:], len(forecast.quantiles)], strict=True):
-        rows = forecast.quantiles[first:end]
-        probable: dict[str, float] = {}
-        for step in range(first, first + len(rows)):
-            for value, probability in _buckets(feature, forecast, step):
-                context = {**base, feature.name: value}
-                key = study.context_key(context)
-                contexts.setdefault(key, context)
-                probable[key] = probable.get(key, 0.0) + probability / len(rows)
+        steps = range(first, end)
+        probable = _probable(study, feature, base, forecast, steps, contexts)
         best = max(sorted(probable), key=probable.__getitem__)
         if study.forecast.quantile is not None:
-            worst = max(
-                float(np.interp(study.forecast.quantile, forecast.levels, row)) for row in rows
-            )
-            context = {**base, feature.name: bucket_value(feature, worst)}
+            value = bucket_value(feature, _worst(forecast, steps, study.forecast.quantile))
+            context = {**base, feature.name: value}
             best = study.context_key(context)
             contexts.setdefault(best, context)
             probable.setdefault(best, 0.0)
-        gain = worth(best)
+        start_s = (forecast.made_at + first) // per_window * per_window * forecast.resolution_s
+        gain, planned = worth(best), earlier.get(float(start_s), planned)
         if planned not in probable or cost <= 0.0 or gain is None or gain >= cost:
             planned = best
-        low, median, high = (
-            float(np.mean([np.interp(level, forecast.levels, row) for row in rows]))
-            for level in (0.1, 0.5, 0.9)
-        )
-        slot = (forecast.made_at + first) // per_window * per_window
-        start_s = slot * float(forecast.resolution_s)
+        end_s = float(start_s + per_window * forecast.resolution_s)
         windows.append(
-            PlanWindow(
-                start_s,
-                start_s + per_window * forecast.resolution_s,
-                low,
-                median,
-                high,
-                float(rows[:, 0].min()),
-                float(rows[:, -1].max()),
-                probable,
-                planned,
-            )
+            PlanWindow(float(start_s), end_s, *_band(forecast, steps), probable, planned)
         )
     return windows, contexts
+
+
+def _probable(
+    study: Study,
+    feature: ContextFeature,
+    base: Mapping[str, Scalar],
+    forecast: SignalForecast,
+    steps: range,
+    contexts: dict[str, dict[str, Scalar]],
+) -> dict[str, float]:
+    """Probability of each context key over some steps; puts the context of each into contexts."""
+    probable: dict[str, float] = {}
+    for step in steps:
+        for value, probability in _buckets(feature, forecast, step):
+            context = {**base, feature.name: value}
+            key = study.context_key(context)
+            contexts.setdefault(key, context)
+            probable[key] = probable.get(key, 0.0) + probability / len(steps)
+    return probable
+
+
+def _worst(forecast: SignalForecast, steps: range, quantile: float) -> float:
+    rows = forecast.quantiles[steps.start : steps.stop]
+    return max(float(np.interp(quantile, forecast.levels, row)) for row in rows)
+
+
+def _band(forecast: SignalForecast, steps: range) -> tuple[float, float, float, float, float]:
+    """Means of the 10, 50 and 90 % quantiles, and the lowest and highest quantile of all."""
+    rows = forecast.quantiles[steps.start : steps.stop]
+    low, median, high = (
+        float(np.mean([np.interp(level, forecast.levels, row) for row in rows]))
+        for level in (0.1, 0.5, 0.9)
+    )
+    return low, median, high, float(rows[:, 0].min()), float(rows[:, -1].max())
 
 
 def _buckets(
