@@ -43,6 +43,9 @@ log = logging.getLogger("tunerd.client")
 error."""
 
 RECOMMENDATION_SCHEMA = "tunerd.recommendation/1"
+PLAN_SCHEMA = "tunerd.plan/1"
+PLAN_KEY = "plan:"
+"""What a plan's key on the topic begins with; the key of the context without its signal follows."""
 JOB_SCHEMA = "tunerd.job/1"
 REQUEST_SCHEMA = "tunerd.request/1"
 LOOK_EVERY_S = 0.02
@@ -78,7 +81,8 @@ class Choice:
     candidate_id: str | None
     """None for incumbent and baseline."""
     match: str = "exact"
-    """``exact``: recommended for this context. ``fallback``: for the study's empty context.
+    """``exact``: recommended for this context. ``foreseen``: for the one that a plan has in the
+    place of this context, whose signal is not known. ``fallback``: for the study's empty context.
     ``baseline``: nothing is recommended, and this is what the study says people launch."""
 
 
@@ -102,6 +106,7 @@ class Recommendations:
         self._messages: dict[str, dict[str, Any]] = {}
         self._revisions: dict[str, int] = {}
         self._rounds: dict[str, _ProfilingRound] = {}
+        self._plans: dict[str, dict[str, Any]] = {}
         self.skipped = 0
         """Messages that were not a recommendation of a version that this file knows."""
 
@@ -159,6 +164,9 @@ class Recommendations:
     def take(self, key: str | None, message: Any) -> None:
         """Take one message of the topic, decoded; None is the null value that frees its key."""
         with self._lock:
+            if key is not None and key.startswith(PLAN_KEY):
+                self._take_plan(key.removeprefix(PLAN_KEY), message)
+                return
             if message is None:
                 self._messages.pop(key or "", None)
                 self._rounds.pop(key or "", None)
@@ -172,6 +180,26 @@ class Recommendations:
                 self._revisions[name] = revision
                 self._messages[name] = message
                 self._count_round(name, message)
+
+    def _take_plan(self, key: str, message: Any) -> None:
+        if message is None:
+            self._plans.pop(key, None)
+        elif _is_plan(key, message):
+            self._plans[key] = message
+        else:
+            self.skipped += 1
+
+    def foreseen(self, context_key: str, at: datetime | None = None) -> str | None:
+        """The key of the context that is foreseen at a time (now) for one whose signal is not
+        known; None without a plan that reaches there, or where it was withdrawn."""
+        moment = datetime.now(UTC) if at is None else at
+        with self._lock:
+            plan = self._plans.get(context_key)
+        for window in plan["windows"] if plan else ():
+            begins, ends = _time(window["valid_from"]), _time(window["valid_until"])
+            if begins is not None and ends is not None and begins <= moment < ends:
+                return str(window["context_key"])
+        return None
 
     def _count_round(self, key: str, message: dict[str, Any]) -> None:
         wanted = {c["candidate_id"]: c["wanted"] for c in _ranked(message) if c.get("wanted")}
@@ -187,12 +215,16 @@ class Recommendations:
             # most that the round asked for, or a job that ended would be launched again.
             round_.runs[candidate_id] = max(runs, round_.runs.get(candidate_id, 0))
 
-    def find(self, context_key: str, now: datetime | None = None) -> dict[str, Any] | None:
-        """The message to follow: of this key, else of the study's empty context, else None."""
+    def find(
+        self, context_key: str, now: datetime | None = None, at: datetime | None = None
+    ) -> dict[str, Any] | None:
+        """The message to follow: of the context that is :meth:`foreseen` at a time (now) in the
+        place of this one, else of this key, else of the study's empty context, else None."""
         moment = datetime.now(UTC) if now is None else now
         with self._lock:
-            for key in (context_key, context_key.partition("|")[0]):
-                message = self._messages.get(key)
+            foreseen = self.foreseen(context_key, moment if at is None else at)
+            for key in (foreseen, context_key, context_key.partition("|")[0]):
+                message = self._messages.get(key or "")
                 if message is not None and _live(message, moment):
                     return message
             return None
@@ -237,8 +269,12 @@ class Recommendations:
         attempt: int = 1,
         now: datetime | None = None,
         launched: Mapping[str, int] | None = None,
+        at: datetime | None = None,
     ) -> Choice | None:
         """What to launch this job with; None says that tunerd has nothing to say about it.
+
+        Leave a signal out of the context where it is not known: what is foreseen for the time `at`
+        which the job begins (now) takes its place, as long as a plan holds.
 
         Candidates of a profiling round come first: each is chosen until it was launched as often
         as it is wanted, best expected first. This object counts its own answers, once per job id
@@ -248,7 +284,7 @@ class Recommendations:
         baseline. A retry (`attempt` above 1) gets these too: no job dies of a candidate twice.
         """
         with self._lock:
-            message = self.find(context_key, now)
+            message = self.find(context_key, now, at)
             if message is None:
                 return None
             candidate = None
@@ -256,7 +292,13 @@ class Recommendations:
                 if round_ := self._rounds.get(message["context_key"]):
                     candidate = round_.choose(message, job_id, launched or {})
                 candidate = candidate or _by_share(message, job_id)
-            return _choice(message, candidate, exact=message["context_key"] == context_key)
+            return _choice(message, candidate, _match(message["context_key"], context_key))
+
+    def contents(self) -> dict[str, dict[str, Any]]:
+        """The newest message of each key of the topic: recommendations, and plans."""
+        with self._lock:
+            plans = {PLAN_KEY + key: plan for key, plan in self._plans.items()}
+            return {**self._messages, **plans}
 
     def save(self, path: str | Path) -> int:
         """Write what is known to a file for :class:`RecommendationFile`, and return how many that
@@ -266,7 +308,7 @@ class Recommendations:
                 b'{"key":%b,"value":%b}\n'
                 % (json.dumps(key).encode(), json.dumps(message).encode())
                 for key, message in sorted(
-                    self._messages.items(), key=lambda message: message[0].encode()
+                    self.contents().items(), key=lambda message: message[0].encode()
                 )
             ]
         target = Path(path)
@@ -283,7 +325,7 @@ class Recommendations:
         return len(lines)
 
     def messages(self) -> dict[str, dict[str, Any]]:
-        """The newest message of each key, those that are no longer followed too."""
+        """The newest recommendation of each key, those that are no longer followed too."""
         with self._lock:
             return dict(self._messages)
 
@@ -354,6 +396,30 @@ def _is_recommendation(message: Any) -> bool:
     )
 
 
+def _is_plan(key: str, message: Any) -> bool:
+    if not isinstance(message, dict) or message.get("schema") != PLAN_SCHEMA:
+        return False
+    windows = message.get("windows")
+    return (
+        message.get("context_key") == key
+        and isinstance(windows, list)
+        and all(
+            isinstance(window, dict)
+            and _time(window.get("valid_from")) is not None
+            and _time(window.get("valid_until")) is not None
+            and _is_unicode(window.get("context_key"))
+            for window in windows
+        )
+    )
+
+
+def _match(followed: str, asked: str) -> str:
+    """How the key of a message fits the key that was asked for."""
+    if followed == asked:
+        return "exact"
+    return "fallback" if followed == asked.partition("|")[0] else "foreseen"
+
+
 def _is_unicode(value: Any) -> bool:
     """Whether it is a text without halves of surrogate pairs, which UTF-8 does not have."""
     return isinstance(value, str) and (value.isascii() or not re.search("[\ud800-\udfff]", value))
@@ -402,10 +468,8 @@ def _by_share(message: dict[str, Any], job_id: str) -> dict[str, Any] | None:
     return None
 
 
-def _choice(
-    message: dict[str, Any], candidate: dict[str, Any] | None, *, exact: bool
-) -> Choice | None:
-    recommendation, match = message["recommendation_id"], "exact" if exact else "fallback"
+def _choice(message: dict[str, Any], candidate: dict[str, Any] | None, match: str) -> Choice | None:
+    recommendation = message["recommendation_id"]
     if candidate is not None:
         name = candidate["candidate_id"]
         return Choice(candidate["config"], candidate["kind"], recommendation, name, match)
@@ -433,7 +497,13 @@ class RecommendationFile:
         self._followed: Recommendations | None = None
 
     def choose(
-        self, context_key: str, job_id: str, *, attempt: int = 1, now: datetime | None = None
+        self,
+        context_key: str,
+        job_id: str,
+        *,
+        attempt: int = 1,
+        now: datetime | None = None,
+        at: datetime | None = None,
     ) -> Choice | None:
         """What to launch this job with, as :meth:`Recommendations.choose` says it.
 
@@ -442,18 +512,29 @@ class RecommendationFile:
         """
         with self._lock:
             try:
-                known = self._look_up(now, context_key, context_key.partition("|")[0])
+                known = self._look_up(context_key, now, at)
             except OSError:
                 known = self._known
-            return known.choose(context_key, job_id, attempt=attempt, now=now)
+            return known.choose(context_key, job_id, attempt=attempt, now=now, at=at)
 
-    def _look_up(self, now: datetime | None, *keys: str) -> Recommendations:
+    def _look_up(
+        self, context_key: str, now: datetime | None, at: datetime | None
+    ) -> Recommendations:
         with open_regular(self._path) as file:
             if file.readline(len(SORTED_LINE)) != SORTED_LINE:
                 return self._follow()
             end = os.fstat(file.fileno()).st_size
-            for key in keys:
+
+            def take(key: str) -> None:
                 self._known.take(key, _bisect(file, key.encode(), len(SORTED_LINE), end))
+
+            if "=~" in context_key:  # a plan is for a context without its signal
+                take(PLAN_KEY + context_key)
+            foreseen = self._known.foreseen(context_key, now if at is None else at)
+            for key in (foreseen, context_key, context_key.partition("|")[0]):
+                if key is None:
+                    continue
+                take(key)
                 message = self._known.find(key, now)
                 # A fallback that was read before may have changed: it is read again.
                 if message is not None and message["context_key"] == key:

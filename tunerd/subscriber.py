@@ -134,7 +134,7 @@ class FileSubscriber:
     def _save(self) -> None:
         if time.monotonic() < self._save_at:
             return
-        messages = self._known.messages()
+        messages = self._known.contents()
         if messages == self._saved and _identity(self._path) == self._file:
             return
         began = time.monotonic()

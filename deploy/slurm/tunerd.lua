@@ -12,6 +12,8 @@ local M = {}
 
 M.SORTED_LINE = '{"schema":"tunerd.sorted/1"}\n'
 M.SCHEMA = "tunerd.recommendation/1"
+M.PLAN_SCHEMA = "tunerd.plan/1"
+M.PLAN_KEY = "plan:"
 M.MOST_WANTED = 100
 M.MOST_LINE = 512 * 1024 -- bytes of one recommendation
 M.MOST_READ = 4 * 1024 * 1024 -- bytes of the file that one choice reads
@@ -544,6 +546,20 @@ local function is_recommendation(message)
     and (baseline == nil or baseline == NULL or is_object(baseline))
 end
 
+local function is_plan(key, message)
+  if not is_object(message) or message.at.schema ~= M.PLAN_SCHEMA or message.at.context_key ~= key
+    or type(message.at.windows) ~= "table" or message.at.windows.array == nil then
+    return false
+  end
+  for _, window in ipairs(message.at.windows.array) do
+    if not is_object(window) or seconds_of(window.at.valid_from) == nil
+      or seconds_of(window.at.valid_until) == nil or type(window.at.context_key) ~= "string" then
+      return false
+    end
+  end
+  return true
+end
+
 local function ranked(message)
   local found = {}
   for i, candidate in ipairs(message.at.candidates.array) do
@@ -570,7 +586,7 @@ end
 
 -- Revisions, messages and rounds that are known: one per process that chooses.
 function M.new_state()
-  return { messages = {}, revisions = {}, rounds = {}, known = 0 }
+  return { messages = {}, revisions = {}, rounds = {}, plans = {}, known = 0 }
 end
 
 local function asks_anew(round, wanted)
@@ -616,11 +632,31 @@ local function take(state, key, message)
   if not known then
     state.known = state.known + 1
     if state.known > M.MOST_KNOWN then -- a flood: begin again
-      state.messages, state.revisions, state.rounds, state.known = {}, {}, {}, 1
+      state.messages, state.revisions, state.rounds, state.plans, state.known = {}, {}, {}, {}, 1
     end
   end
   state.revisions[name], state.messages[name] = revision, message
   count_round(state, name, message)
+end
+
+-- Take what the file has as the plan of a context.
+local function take_plan(state, key, message)
+  if message == nil or message == NULL then
+    state.plans[key] = nil
+  elseif is_plan(key, message) then
+    state.plans[key] = message
+  end
+end
+
+-- The key of the context that is foreseen now for one whose signal is not known, else nil.
+local function foreseen(state, key, now)
+  local plan = state.plans[key]
+  for _, window in ipairs(plan and plan.at.windows.array or {}) do
+    if seconds_of(window.at.valid_from) <= now and now < seconds_of(window.at.valid_until) then
+      return window.at.context_key
+    end
+  end
+  return nil
 end
 
 local function live(message, now)
@@ -708,9 +744,16 @@ local function bisect(lines, key, low, high)
   return nil
 end
 
--- The message to follow: of this key, else of the study's empty context, else nil and why.
+-- The keys to look up, in their order.
+local function keys_of(state, key, now)
+  local keys, planned = { key, (key:match("^[^|]*")) }, foreseen(state, key, now)
+  if planned then table.insert(keys, 1, planned) end
+  return keys
+end
+
+-- The message to follow: of the context that is foreseen in the place of this one, else of this key,
+-- else of the study's empty context, else nil and why.
 local function find(state, path, key, now)
-  local general = key:match("^[^|]*")
   local file, size = open_regular(path)
   local why = not file and size or nil
   if file then
@@ -719,7 +762,11 @@ local function find(state, path, key, now)
         error(path .. ": is not a file of tunerd subscribe", 0)
       end
       local lines = reader(file)
-      for _, one in ipairs({ key, general }) do
+      if key:find("=~", 1, true) then -- a plan is for a context without its signal
+        local plan = bisect(lines, M.PLAN_KEY .. key, #M.SORTED_LINE, size)
+        if plan ~= false then take_plan(state, key, plan) end
+      end
+      for _, one in ipairs(keys_of(state, key, now)) do
         local value = bisect(lines, one, #M.SORTED_LINE, size)
         if value ~= false then take(state, one, value) end
         local message = state.messages[one]
@@ -729,7 +776,7 @@ local function find(state, path, key, now)
     file:close()
     if not ok then return nil, problem end
   end
-  for _, one in ipairs({ key, general }) do
+  for _, one in ipairs(keys_of(state, key, now)) do
     local message = state.messages[one]
     if message and live(message, now) then return message, nil end
   end
@@ -775,7 +822,8 @@ end
 local function choice_of(message, key, candidate)
   local at = message.at
   local choice = { recommendation_id = at.recommendation_id, revision = int_of(at.revision),
-    match = at.context_key == key and "exact" or "fallback" }
+    match = at.context_key == key and "exact"
+      or at.context_key == key:match("^[^|]*") and "fallback" or "foreseen" }
   if candidate then
     choice.config, choice.config_raw = candidate.at.config, candidate.raw.config
     choice.kind, choice.candidate_id = candidate.at.kind, candidate.at.candidate_id

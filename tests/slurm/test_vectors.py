@@ -14,6 +14,8 @@ import pytest
 
 from tests.needs import need_program
 from tunerd.client import (
+    PLAN_KEY,
+    PLAN_SCHEMA,
     RECOMMENDATION_SCHEMA,
     SORTED_LINE,
     RecommendationFile,
@@ -247,6 +249,29 @@ def recommendation(rng: random.Random, key: str) -> dict[str, Any]:
     return made
 
 
+def plan(rng: random.Random, key: str, keys: list[str]) -> dict[str, Any]:
+    """A plan as tunerd writes it; now and then with something that is not as it should be."""
+    begins = NOW - timedelta(hours=rng.randrange(4), seconds=rng.choice([0, 1]))
+    windows: list[dict[str, Any]] = []
+    for _ in range(rng.randrange(5)):
+        ends = begins + timedelta(hours=rng.randrange(1, 4))
+        windows.append(
+            {
+                "valid_from": begins.isoformat(),
+                "valid_until": f"{ends:%Y-%m-%dT%H:%M:%SZ}",
+                "context_key": rng.choice([*keys, "llm|gpu=none"]),
+            }
+        )
+        begins = ends
+    made: dict[str, Any] = {"schema": PLAN_SCHEMA, "context_key": key, "windows": windows}
+    if rng.random() < 0.1:
+        made[rng.choice(list(made))] = rng.choice([None, "x", {}, [1], [[]], "tunerd.plan/2"])
+    if rng.random() < 0.1 and windows:
+        one = rng.choice(windows)
+        one[rng.choice(list(one))] = rng.choice([None, 1, "", "2026-11-20T10:00:00", []])
+    return made
+
+
 def saved(rng: random.Random, folder: Path, keys: list[str]) -> Path:
     """A file of recommendations; now and then not as ``save`` wrote it. The first line is: Python
     reads other files in full, which Lua does not."""
@@ -254,6 +279,9 @@ def saved(rng: random.Random, folder: Path, keys: list[str]) -> Path:
     known = {key: recommendation(rng, key) for key in keys if rng.random() < 0.85}
     filler = [f"{rng.choice(keys)}{rng.randrange(10**6)}" for _ in range(rng.choice([0, 3, 60]))]
     known |= {key: recommendation(rng, key) for key in filler}
+    for key in keys:
+        if "=~" in key and rng.random() < 0.8:
+            known[PLAN_KEY + key] = plan(rng, key, keys)
     lines = [
         b'{"key":%b,"value":%b}\n' % (json.dumps(key).encode(), json.dumps(known[key]).encode())
         for key in sorted(known, key=str.encode)
@@ -273,19 +301,19 @@ def saved(rng: random.Random, folder: Path, keys: list[str]) -> Path:
     return path
 
 
-def test_a_thousand_random_choices(lua: Lua, tmp_path: Path) -> None:
+def test_random_choices(lua: Lua, tmp_path: Path) -> None:
     """Files change, revisions go up and down, rounds are counted, jobs ask again."""
     rng = random.Random(4_8)
     said: Counter[str] = Counter()
     file = RecommendationFile(tmp_path / "recommendations.jsonl")
-    keys = ["llm", "llm|gpu=H100", "llm|gpu=%C3%A9", "ads|n=8"]
-    for number in range(1_000):
+    keys = ["llm", "llm|gpu=H100", "llm|gpu=%C3%A9", "ads|n=8", "llm|gpu=~"]
+    for number in range(1_500):
         if number % 50 == 0:
             file = RecommendationFile(tmp_path / "recommendations.jsonl")
             lua.ask(new=True)
         if number % 5 == 0:
             saved(rng, tmp_path, keys)
-        key, job = rng.choice([*keys, "ads"]), str(rng.randrange(30))
+        key, job = rng.choice([*keys, "ads", *["llm|gpu=~"] * 4]), str(rng.randrange(30))
         attempt = rng.choice([1, 1, 1, 2])
         expected = file.choose(key, job, attempt=attempt, now=NOW)
         seen = lua.choose(tmp_path / "recommendations.jsonl", key, job, attempt)
@@ -296,6 +324,7 @@ def test_a_thousand_random_choices(lua: Lua, tmp_path: Path) -> None:
         )
         said["nothing" if expected is None else f"{expected.match} {expected.kind}"] += 1
     wanted = [f"exact {kind}" for kind in (*KINDS, "incumbent")] + ["fallback incumbent"]
+    wanted += ["foreseen incumbent", "foreseen exploit"]
     for what in (*wanted, "fallback exploit", "baseline baseline", "nothing"):
         assert said[what] >= 5, said
 

@@ -16,6 +16,7 @@ SCHEMAS = {
     "job": "tunerd.events.job:job_schema",
     "half": "tunerd.events.half:half_schema",
     "recommendation": "tunerd.events.recommendation:recommendation_schema",
+    "plan": "tunerd.events.plan:plan_schema",
     "request": "tunerd.events.request:request_schema",
     "signal": "tunerd.events.signal:signal_schema",
     "drift": "tunerd.events.drift:drift_schema",

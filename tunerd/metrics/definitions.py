@@ -108,7 +108,7 @@ ENDING = MetricLabel(
     "outcome", ("promoted", "withdrawn", "given_up", "failed", "returned", "slowed")
 )
 CANDIDATE_KIND = MetricLabel("kind", ("exploit", "explore", "confirm"))
-MESSAGE_KIND = MetricLabel("kind", ("recommendation", "rejected", "drift"))
+MESSAGE_KIND = MetricLabel("kind", ("recommendation", "plan", "rejected", "drift"))
 TOPIC = MetricLabel("topic", ("jobs", "requests", "recommendations", "rejected", "drift"))
 STATE = MetricLabel("state", ("running", "proposed"))
 WHY = MetricLabel("why", ("died", "deadline"))

@@ -480,7 +480,8 @@ class _Daemon:
         # The same after every start where it has the store to itself: what a killed one held would
         # keep this one waiting for a quarter of an hour.
         owner = self.settings.name if self.members is None else self.members.owner
-        forecast = ForecastStage(store, owner, self.log, _now)
+        topic = self.settings.topics.recommendations
+        forecast = ForecastStage(store, owner, self.log, _now, topic)
         while not self.stop.is_set():
             try:
                 forecast.step()
@@ -488,7 +489,7 @@ class _Daemon:
                 self.stop.wait(TROUBLE_S)
             except Exception:
                 self.log.exception("forecasting failed")
-                forecast = ForecastStage(store, owner, self.log, _now)
+                forecast = ForecastStage(store, owner, self.log, _now, topic)
                 self.stop.wait(FORECAST_AGAIN_S)
             self.stop.wait(GAUGES_S)
         with suppress(StoreUnavailableError):  # the lease runs out by itself

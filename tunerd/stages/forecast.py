@@ -25,7 +25,7 @@ from tunerd.core.study.parts import ContextFeature
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError, StoreUnavailableError
 from tunerd.events import from_bytes
-from tunerd.stages.plans import FORECAST_SOURCE
+from tunerd.stages.plans import FORECAST_SOURCE, publish_plans
 from tunerd.store import Store, StudyRow
 from tunerd.store.signals import KEPT
 
@@ -72,6 +72,7 @@ class ForecastStage:
     owner: str
     log: logs.Log
     now: Callable[[], datetime]
+    topic: str = "tunerd.recommendations"
     name: str = "forecast"
     _at: datetime | None = None
     _pruned_at: datetime | None = None
@@ -85,7 +86,8 @@ class ForecastStage:
         if self._at is not None and (now - self._at).total_seconds() < EVERY_S:
             return False
         self._at = now
-        studies = [study for row in self.store.studies() if (study := self._study(row))]
+        rows = {row.name: self._study(row) for row in self.store.studies()}
+        studies = [study for study in rows.values() if study is not None]
         if not studies and not self.store.signal_names():
             return False
         if self.store.take_lease(LEASE, self.owner, LEASE_S) is None:
@@ -95,13 +97,16 @@ class ForecastStage:
                 tx.prune_signals(now)
             self._pruned_at = now
         used: set[_SignalKey] = set()
-        for study in studies:
+        for name, study in rows.items():
             try:
-                used |= self._foresee(study, now)
+                if study is None:
+                    self._end_plans(name, now)
+                else:
+                    used |= self._foresee(study, now)
             except StoreUnavailableError:
                 raise
             except Exception:  # what one study's signals do keeps no other from being foreseen
-                self.log.exception("forecasting failed", study=study.name)
+                self.log.exception("forecasting failed", study=name)
         if studies and not used:  # the first points or jobs may come in this very moment
             self._at = now - timedelta(seconds=EVERY_S - AGAIN_S)
         for signal in self._forecasters.keys() - used:
@@ -140,6 +145,7 @@ class ForecastStage:
             gain = candidates[0].gain if candidates else None
             gains[row.context_key] = None if gain is None else gain.median
         before = self.store.forecast_plan(study.name)
+        published = [] if before is None else before[1]["signals"]
         # Contexts may share a signal. What was planned for a feature of another name is no help.
         earlier = (
             {study.context_key(signal["context"]): signal for signal in before[1]["signals"]}
@@ -170,11 +176,22 @@ class ForecastStage:
         fresh = {key: ahead[key] for key in ahead if key not in gains}
         with self.store.transaction() as tx:
             document = {"feature": feature.name, "signals": plans}
+            speaks = None if study.mode == "observe" else study
+            tx.enqueue(*publish_plans(study.name, speaks, plans, published, self.topic, now))
             tx.save_forecast_plan(study.name, document, now)
             asked = tx.add_requests(_requests(study, fresh, now), now)
         if asked.fresh:
             self.log.info("contexts ahead", study=study.name, asked=len(asked.fresh))
         return used
+
+    def _end_plans(self, study: str, now: datetime) -> None:
+        """Withdraw the plans of a study whose signals are foreseen no longer."""
+        kept = self.store.forecast_plan(study)
+        if kept is None or not any(plan.get("published") for plan in kept[1]["signals"]):
+            return
+        with self.store.transaction() as tx:
+            tx.enqueue(*publish_plans(study, None, (), kept[1]["signals"], self.topic, now))
+            tx.save_forecast_plan(study, {**kept[1], "signals": []}, now)
 
     def _bases(self, study: Study, feature: ContextFeature) -> list[dict[str, Scalar]]:
         """Contexts without what the signal says, those with the latest jobs first."""

@@ -1,12 +1,19 @@
-"""What is read from a plan of the coming hours, as the forecast stage keeps it in the store."""
+"""What follows from a plan of the coming hours, as the forecast stage keeps it in the store."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from tunerd.core.recommendation import ForecastBasis
+from tunerd.core.study import Study
+from tunerd.events.plan import PLAN_KEY, PublishedHours, PublishedPlan, plan_to_bytes
+from tunerd.store import OutboxMessage
 
-__all__ = ["FORECAST_SOURCE", "made_ahead"]
+__all__ = ["FORECAST_SOURCE", "made_ahead", "publish_plans"]
+
+MOST_HOURS = 48
+"""Hours of a plan that are published."""
 
 FORECAST_SOURCE = "tunerd/forecast"
 """Source of the requests that ask about contexts to come."""
@@ -43,6 +50,108 @@ def made_ahead(
             )
             return _moment(first["start_s"]), basis
     return None
+
+
+def publish_plans(
+    study: str,
+    speaks: Study | None,
+    plans: Sequence[dict[str, Any]],
+    before: Sequence[Mapping[str, Any]],
+    topic: str,
+    now: datetime,
+) -> list[OutboxMessage]:
+    """What the topic has to be told of a study's plans. Notes in each plan what stands there.
+
+    A plan is sent again once another context is planned for at an hour to come, or half of what was
+    sent is over; it is withdrawn with the null value.
+
+    Args:
+        study: name.
+        speaks: the study where it publishes; else all its plans are withdrawn.
+        plans: as they are kept from now on.
+        before: as they were kept, with what stood on the topic.
+    """
+    stood = {
+        plan["published"]["key"]: plan["published"] for plan in before if plan.get("published")
+    }
+    messages = []
+    for plan in plans:
+        plan["published"] = None
+        if speaks is None or plan["state"] != "active":
+            continue
+        key = speaks.context_key(plan["context"])
+        hours = [window for window in plan["windows"] if window["end_s"] > now.timestamp()]
+        if not hours:
+            continue
+        stands = stood.pop(key, None)
+        if stands is None or _is_old(stands, hours, now.timestamp()):
+            stands = {
+                "key": key,
+                "sent_s": now.timestamp(),
+                "hours": [[hour["start_s"], hour["end_s"], hour["key"]] for hour in hours][
+                    :MOST_HOURS
+                ],
+            }
+            value = plan_to_bytes(_published(speaks, key, plan, hours[:MOST_HOURS], now))
+            messages.append(_message(study, key, value, topic, now))
+        plan["published"] = stands
+    return [*messages, *(_message(study, key, None, topic, now) for key in stood)]
+
+
+def _is_old(stands: Mapping[str, Any], hours: Sequence[Mapping[str, Any]], now_s: float) -> bool:
+    planned = {start_s: key for start_s, _, key in stands["hours"]}
+    if any(planned.get(hour["start_s"], hour["key"]) != hour["key"] for hour in hours):
+        return True
+    return bool(2 * now_s >= stands["sent_s"] + stands["hours"][-1][1])
+
+
+def _published(
+    study: Study,
+    key: str,
+    plan: Mapping[str, Any],
+    hours: Sequence[Mapping[str, Any]],
+    now: datetime,
+) -> PublishedPlan:
+    same: list[list[Mapping[str, Any]]] = []
+    for hour in hours:
+        if same and same[-1][-1]["key"] == hour["key"] and same[-1][-1]["end_s"] == hour["start_s"]:
+            same[-1].append(hour)
+        else:
+            same.append([hour])
+    return PublishedPlan(
+        study=study.name,
+        context_key=key,
+        context=plan["context"],
+        feature=study.signals[0].name,
+        signal=plan["signal"],
+        made_at=now,
+        windows=[
+            PublishedHours(
+                valid_from=_moment(run[0]["start_s"]),
+                valid_until=_moment(run[-1]["end_s"]),
+                context_key=run[0]["key"],
+                low=min(hour["low"] for hour in run),
+                median=sum(hour["median"] for hour in run) / len(run),
+                high=max(hour["high"] for hour in run),
+            )
+            for run in same
+        ],
+    )
+
+
+def _message(study: str, key: str, value: bytes | None, topic: str, now: datetime) -> OutboxMessage:
+    name = PLAN_KEY + key
+    digest = hashlib.sha256(f"{name} {now.isoformat()}".encode()).hexdigest()[:20]
+    return OutboxMessage(
+        kind="plan",
+        message_id=f"p-{digest}",
+        topic=topic,
+        key=name.encode(),
+        value=value,
+        study=study,
+        context_key=name,
+        created_at=now,
+    )
 
 
 def _moment(seconds: float) -> datetime:

@@ -248,6 +248,7 @@ class PublishStage:
     def _topic(self, message: OutboxMessage) -> str:
         return {
             "recommendation": self.topics.recommendations,
+            "plan": self.topics.recommendations,
             "rejected": self.topics.rejected,
             "drift": self.topics.drift,
         }[message.kind]

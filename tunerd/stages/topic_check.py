@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from tunerd.core.decisions.lifecycle import FREE_KEY_AFTER
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.events import from_bytes, to_bytes
+from tunerd.events.plan import PLAN_KEY
 from tunerd.store import RecommendationRow, Store
 from tunerd.streams.base import EVER, Stream, StreamRecord
 
@@ -69,7 +70,7 @@ def published(
     latest: dict[str, Recommendation] = {}
     try:
         for record in sink.sent_since([topic], since):
-            if record.value is None:
+            if record.value is None or (record.key or b"").startswith(PLAN_KEY.encode()):
                 continue
             try:
                 message = from_bytes(record.value)

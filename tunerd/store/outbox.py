@@ -27,7 +27,7 @@ class OutboxMessage:
     """A message for an output topic."""
 
     kind: str
-    """``recommendation``, ``rejected``: for metrics and people."""
+    """``recommendation``, ``plan``, ``rejected``: for metrics and people."""
     message_id: str
     """The same when the same message is sent again."""
     topic: str
