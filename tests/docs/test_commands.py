@@ -7,7 +7,9 @@ A block that cannot run on any machine says ``no-run`` after ``sh``; its ``tuner
 still checked to be ones.
 """
 
+import contextlib
 import csv
+import io
 import os
 import re
 import shlex
@@ -22,6 +24,7 @@ import pytest
 
 from tests.servers import free_ports, wait_until
 from tunerd.cli import COMMANDS
+from tunerd.cli import run as run_tunerd
 from tunerd.store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +38,9 @@ BLOCK = re.compile(r"^```sh([^\n]*)\n(.*?)^```$", re.M | re.S)
 ELSEWHERE = ("make ", "pip ", "python -m benchmarks", "docker ", "systemctl ", "git ")
 """What other tests, or nobody here, can run: targets of the Makefile are what CI calls, benchmarks
 have their own smoke test, and there are no containers."""
+
+SHELL = frozenset("|<>;&$`*?")
+"""With one of these, a line is for a shell."""
 
 
 @dataclass(frozen=True)
@@ -171,11 +177,34 @@ def run(folder: Path, block: Block) -> None:
             if command.startswith("tunerd run"):
                 daemon = start(folder, command.partition("#")[0].strip())
                 continue
-            done = shell(folder, command)
-            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+            code, text = typed(folder, command)
+            assert code == 0, f"{command}\n{text}"
     finally:
         if daemon is not None:
             stop(folder, daemon)
+
+
+def typed(folder: Path, command: str) -> tuple[int, str]:
+    """Type one command: its exit code, and what it says.
+
+    One that needs no shell runs in this process, as starting Python and importing what it needs
+    takes longer than most of them. ``test_first_hour.py`` starts each in a shell.
+    """
+    if not command.startswith("tunerd ") or set(command) & SHELL:
+        done = shell(folder, command)
+        return done.returncode, done.stdout + done.stderr
+    written = io.BytesIO()
+    out = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),
+    ):
+        patched.chdir(folder)
+        for name in [name for name in os.environ if name.startswith("TUNERD_")]:
+            patched.delenv(name)
+        code = run_tunerd(shlex.split(command, comments=True)[1:])
+    return code, written.getvalue().decode()
 
 
 @pytest.mark.parametrize("page", PAGES)

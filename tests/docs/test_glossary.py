@@ -3,19 +3,27 @@
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 
 
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of tunerd, by its path."""
+    paths = sorted((ROOT / "tunerd").rglob("*.py"))
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in paths}
+
+
 def classes(folder: str) -> dict[str, list[str]]:
     """Top-level classes by name, with the files that have one so called."""
     files = defaultdict(list)
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
+    for path, module in modules().items():
+        for node in module.body if path.startswith(f"{folder}/") else []:
             if isinstance(node, ast.ClassDef):
-                files[node.name].append(str(path.relative_to(ROOT)))
+                files[node.name].append(path)
     return files
 
 
@@ -44,9 +52,9 @@ def test_no_local_variable_has_a_name_that_says_nothing() -> None:
     """`found`, `told`, `said`, `one` and `seen` name any value at all. (Parameters are apart.)"""
     nothing = {"found", "told", "said", "one", "seen"}
     named = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.id}"
-        for path in sorted((ROOT / "tunerd").rglob("*.py"))
-        for function in ast.walk(ast.parse(path.read_text()))
+        f"{path}:{node.lineno}: {node.id}"
+        for path, module in modules().items()
+        for function in ast.walk(module)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
         if isinstance(node, ast.Name)
