@@ -119,12 +119,13 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert jobs.returncode == 0, jobs.stderr
 
-    def done() -> bool:
-        with open_store(f"sqlite:///{folder}/tunerd-data/tunerd.sqlite", upgrade=False) as store:
+    with open_store(f"sqlite:///{folder}/tunerd-data/tunerd.sqlite", upgrade=False) as store:
+
+        def done() -> bool:
             row = store.study(STUDY)
             return row is not None and row.learned_sequence >= JOBS and not store.outbox_depths()
 
-    wait_until(done, PATIENCE_S, "the jobs are learned")
+        wait_until(done, PATIENCE_S, "the jobs are learned")
     stop(folder, pid)
     _write_table(folder)
     return folder

@@ -195,13 +195,14 @@ class Daemon:
     def learned(self, count: int, name: str = "toy") -> None:
         """Wait until so many observations are learned and all that follows is sent."""
 
-        def done() -> bool:
-            with self.store() as store:
+        with self.store() as store:  # opening it takes five times as long as asking it
+
+            def done() -> bool:
                 row = store.study(name)
                 settled = row is not None and row.learned_sequence >= count
                 return settled and not store.outbox_depths()
 
-        self.until(done, f"{count} observations are learned")
+            self.until(done, f"{count} observations are learned")
 
 
 def events(count: int, first: int = 1, study: str = "toy") -> list[bytes]:
