@@ -42,7 +42,7 @@ from tunerd.core.study_file import parse_study
 
 OUT = Path(__file__).parent / "results" / "live"
 LIMITS = Limits(window_s=0.25, limit_s=3.0)
-QUICK = Limits(window_s=0.05, limit_s=3.0, tries=1)
+QUICK = Limits(window_s=0.05, limit_s=3.0, tries=1, patience_s=0.0)
 PLAYED = (6, 4, 5)
 """Contexts, the first first: the wider transformer, convolutional net and graph net."""
 CHECKPOINTS = (30, 60, 100)

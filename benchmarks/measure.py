@@ -78,7 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         study = parse_study(STUDY.read_text())
         plan = planned(study, options.jobs or (QUICK if options.quick else JOBS), options.seed)
         try:
-            measure(options.table, study, plan, Limits(tries=1) if options.quick else Limits())
+            measure(
+                options.table,
+                study,
+                plan,
+                Limits(tries=1, patience_s=0.0) if options.quick else Limits(),
+            )
         except ModuleNotFoundError as error:
             print(f"skipped: {error}", file=sys.stderr)
             return 0 if options.quick else 1
@@ -159,6 +164,7 @@ def undisturbed(
             else:
                 disturbed[job.job_id] = outcome
                 left.append(job)
+                show("disturbed, to be measured again", len(left), 0)
             show("jobs", len(jobs) - len(left) - len(waiting) + at, len(jobs))
 
 

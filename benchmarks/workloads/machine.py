@@ -9,6 +9,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ __all__ = [
     "Machine",
     "Outcome",
     "alone",
+    "busy_s",
     "machine",
 ]
 
@@ -43,6 +45,8 @@ CONTEXTS: tuple[Mapping[str, Value], ...] = tuple(
 )
 FOREIGN = 0.07
 """Share of the machine's processor time that others may have used during a run."""
+LOOK_S = 0.5
+"""How long it is looked at what others do."""
 
 Outcome = dict[str, Any]
 """``status``, ``reason``, what was measured, ``wall_time_s`` in all and ``foreign_utilization``."""
@@ -55,10 +59,12 @@ class Limits:
     window_s: float = 0.45
     """Steps are counted for about so long, once warm."""
     limit_s: float = 4.0
-    memory_mib: int = 256
+    memory_mib: int = 208
     """Beyond what torch takes before anything runs; ranks share it."""
     tries: int = 4
     """Runs in all of one that others disturb."""
+    patience_s: float = 30.0
+    """After a disturbed run the next one waits for so long that others leave the machine alone."""
 
 
 class Machine:
@@ -67,12 +73,16 @@ class Machine:
     def __init__(self, process: "subprocess.Popen[str]", limits: Limits) -> None:
         self._process = process
         self.limits = limits
+        self._disturbed = False
 
     def run(self, context: Mapping[str, Value], config: Mapping[str, Value]) -> Outcome:
-        """One run, whatever others did meanwhile.
+        """One run, whatever others do meanwhile. Where they disturbed the one before, this one
+        waits for them, but not forever.
 
         Raises RuntimeError when the process that runs it has died.
         """
+        if self._disturbed:
+            _wait_for_others(self.limits.patience_s)
         job = {"context": dict(context), "config": dict(config), **vars(self.limits)}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -84,6 +94,7 @@ class Machine:
         if not line:
             raise RuntimeError(f"the process with torch ended with {self._process.wait()}")
         outcome: Outcome = json.loads(line)
+        self._disturbed = not alone(outcome)
         return outcome
 
     def run_alone(self, context: Mapping[str, Value], config: Mapping[str, Value]) -> Outcome:
@@ -93,6 +104,22 @@ class Machine:
         while len(outcomes) < self.limits.tries and not (outcomes and alone(outcomes[-1])):
             outcomes.append(self.run(context, config))
         return min(outcomes, key=lambda outcome: float(outcome["foreign_utilization"]))
+
+
+def _wait_for_others(patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        before = busy_s()
+        time.sleep(LOOK_S)
+        if (busy_s() - before) / LOOK_S / (os.cpu_count() or 1) <= FOREIGN:
+            return
+
+
+def busy_s() -> float:
+    """Processor time that everybody has used on this machine, that of its host included."""
+    with Path("/proc/stat").open() as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def alone(outcome: Mapping[str, Any]) -> bool:

@@ -22,15 +22,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from benchmarks.workloads.machine import busy_s
 from benchmarks.workloads.training import RANKS, train
 
 __all__ = ["main"]
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 MEMORY = re.compile(
-    r"can't allocate memory|not enough memory|bad_alloc|out of memory|MemoryError", re.I
+    "can(no|')t allocate memory|not enough memory|bad_alloc|out of memory|MemoryError"
+    "|Resource temporarily unavailable|could not create a (primitive|memory)",
+    re.IGNORECASE,
 )
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+"""What torch, C++, Python, oneDNN and those that start threads say for want of memory."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 Outcome = dict[str, Any]
@@ -46,11 +49,11 @@ def main() -> None:
 
 def run(job: dict[str, Any]) -> Outcome:
     """One run, all of it: ``status``, ``reason``, what was measured, ``foreign_utilization``."""
-    began, busy, own = time.monotonic(), _busy_s(), _own_s()
+    began, busy, own = time.monotonic(), busy_s(), _own_s()
     with tempfile.TemporaryDirectory(prefix="tunerd-measure-") as folder:
         outcome = _run(job, Path(folder))
     took = time.monotonic() - began
-    foreign = (_busy_s() - busy) - (_own_s() - own)
+    foreign = (busy_s() - busy) - (_own_s() - own)
     share = max(0.0, foreign / took / (os.cpu_count() or 1))
     return {**outcome, "wall_time_s": round(took, 3), "foreign_utilization": round(share, 4)}
 
@@ -161,8 +164,10 @@ def _outcome(folder: Path, rank: int, end: int = 0) -> Outcome:
     log = folder / f"{rank}.log"
     if log.exists() and MEMORY.search(log.read_bytes().decode("utf-8", "replace")):
         return {"status": "out_of_memory", "reason": "it was aborted for want of memory"}
-    killed = end in (0, -signal.SIGKILL)
-    return {"status": "failed", "reason": "" if killed else f"signal {-end}"}
+    if end in (0, -signal.SIGKILL):
+        return {"status": "failed", "reason": ""}
+    how = f"signal {-end}" if end < 0 else f"exit code {end}"
+    return {"status": "failed", "reason": f"it ended with {how}"}
 
 
 def _memory() -> dict[str, int]:
@@ -170,13 +175,6 @@ def _memory() -> dict[str, int]:
     lines = Path("/proc/self/status").read_text().splitlines()
     pairs = (line.split(":") for line in lines if line.startswith(("Vm", "Rss")))
     return {name: int(value.split()[0]) * 1024 for name, value in pairs}
-
-
-def _busy_s() -> float:
-    """Processor time that everybody has used on this machine, that of its host included."""
-    with Path("/proc/stat").open() as file:
-        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
 
 
 def _own_s() -> float:
