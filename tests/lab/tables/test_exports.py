@@ -59,6 +59,9 @@ EXPECTED = {
     "hyperfine.json": Expected(
         "hyperfine", "median_s", "minimize", "threads opt", "", {OK: 7, "failed": 1}),
     "hyperfine.csv": Expected("hyperfine", "median_s", "minimize", "threads opt", "", {OK: 8}),
+    "google_benchmark.csv": Expected(
+        "google_benchmark", "real_time_s", "minimize", "threads", "function arg1",
+        {OK: 12, "failed": 1}),
     "google_benchmark.json": Expected(
         "google_benchmark", "real_time_s", "minimize", "threads", "function arg1", {OK: 12},
         "date"),

@@ -307,7 +307,7 @@ def test_the_line_in_which_excel_names_its_delimiter_is_no_header(
 
 
 def test_a_title_is_no_header(tmp_path: Path) -> None:
-    said = refusal(tmp_path / "jobs.csv", "Jobs of March,,\ngpu,tp,speed\na,1,2.5\n")
+    said = refusal(tmp_path / "jobs.csv", "Jobs of March,,\ngpu,node,kind\na,b,c\n")
     assert "line 1 names one of 3 columns ('Jobs of March')" in said
 
 
@@ -414,3 +414,39 @@ def test_parquet_with_values_that_repeat_comes_back(tmp_path: Path) -> None:
     rows = list(open_table(tmp_path / "jobs.parquet").rows())
     values = [row.values for row in rows if isinstance(row, TableRow)]
     assert values == [{"name": name, "deep.er": name} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("above", "delimiter"),
+    [
+        ("Throughput of our cluster;;;\n;;;\n", ";"),
+        ("Run of 2026-10-01\nmachine,node1\n\n", ","),
+        ("# a comment\nRunning ./bench\n", "\t"),
+    ],
+)
+def test_what_stands_above_the_names_of_the_columns_is_no_row(
+    tmp_path: Path, above: str, delimiter: str
+) -> None:
+    rows = [["tp", "mb", "host", "tokens"], *([str(n), "2", "n1", f"{n}.5"] for n in range(1, 9))]
+    file = tmp_path / "table.csv"
+    file.write_text(above + "".join(delimiter.join(row) + "\n" for row in rows))
+    table = open_table(file)
+    assert list(table.columns) == rows[0]
+    assert [row.values["tp"] for row in table.rows() if isinstance(row, TableRow)] == list(
+        "12345678"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["1,2,3\n4,5,6\n7,8,9\n", "a,b\n1,2,x\n3,4,y\n5,6,z\n", "a,b,c,\nx,y,z\nx,y,w\nq,y,w\n"]
+)
+def test_a_table_whose_first_line_is_odd_loses_none_without_a_word(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text(text)
+    try:
+        rows = list(open_table(file).rows())
+    except MisconfiguredError:
+        return
+    assert len(rows) == text.count("\n") - 1

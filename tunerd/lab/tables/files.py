@@ -30,6 +30,7 @@ from tunerd.lab.tables.text_tables import (
     csv_header,
     csv_rows,
     json_rows,
+    lines_above,
     open_text,
     sniffed,
     text_encoding,
@@ -227,7 +228,7 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
     with open_text(path) as file:
         delimiter = file.told_delimiter()
     delimiter = delimiter or sniffed(sample, "\t" if _named(path, ".tsv", ".tab") else ",")
-    header = _header(path, delimiter)
+    header = _header(path, delimiter, lines_above(sample, delimiter))
     names = [name or f"column_{place}" for place, name in enumerate(header.fields, 1)]
     return TableFile(path, "csv", _checked(path, names), delimiter, reading, header)
 
@@ -247,13 +248,13 @@ def _wrong(path: Path, message: str) -> MisconfiguredError:
     return MisconfiguredError([ValidationProblem(str(path), message)])
 
 
-def _header(path: Path, delimiter: str) -> CsvHeader:
-    """The first line of a CSV that is no comment; it names columns."""
+def _header(path: Path, delimiter: str, above: int) -> CsvHeader:
+    """The first line of a CSV that is no comment, nor one of those ``above``; it names columns."""
     import csv
 
     with open_text(path) as file:
         try:
-            header = csv_header(file, delimiter)
+            header = csv_header(file, delimiter, above)
         except (csv.Error, ValueError) as error:
             raise _wrong(path, f"line {file.line}: {error}") from error
     names = header.fields

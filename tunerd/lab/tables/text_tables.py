@@ -11,6 +11,7 @@ import io
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
     "csv_header",
     "csv_rows",
     "json_rows",
+    "lines_above",
     "open_text",
     "sniffed",
     "text_encoding",
@@ -49,6 +51,8 @@ SAMPLE = 64 << 10
 COMMENTS = ("#", "//")
 """What lines begin with that are for people."""
 DELIMITERS = ",\t;|"
+MOST_ABOVE, LEAST_ROWS = 40, 3
+"""Records above the names of the columns at most, and alike ones that make a table."""
 MISSING = frozenset({"", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"})
 """How programs write a missing value into a CSV. Not ``NA`` and ``None``, which are values of
 categories too; where numbers belong those cannot be used either."""
@@ -201,16 +205,50 @@ def sniffed(sample: str, first: str) -> str:
     """
     best, delimiter = (0.0, 0), first
     for candidate in dict.fromkeys(first + DELIMITERS):
-        reader = csv.reader(io.StringIO(sample, newline=""), delimiter=candidate)
-        counts: list[int] = []
-        with suppress(csv.Error):  # a sample cut within quotes, or too long a field: count so far
-            counts.extend(len(fields) for fields in reader if fields)
+        records = _sampled(sample, candidate)
+        counts = [len(fields) for fields in records[_above(records) :]]
         if counts and counts[0] > 1:
             body = counts[1:-1] or counts[1:] or counts  # the sample may end in a line's middle
             alike = sum(count == counts[0] for count in body) / len(body)
             if (round(alike, 1), counts[0]) > best:
                 best, delimiter = (round(alike, 1), counts[0]), candidate
     return delimiter
+
+
+def lines_above(sample: str, delimiter: str) -> int:
+    """How many records stand above the names of the columns: a title, or what a program says of
+    itself. Comments do not count."""
+    text = "".join(
+        line for line in sample.splitlines(keepends=True) if not line.lstrip().startswith(COMMENTS)
+    )
+    return _above(_sampled(text, delimiter))
+
+
+def _sampled(sample: str, delimiter: str) -> list[list[str]]:
+    """Records of a sample that are not empty, up to what cannot be read."""
+    reader = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
+    records: list[list[str]] = []
+    with suppress(csv.Error):  # a sample cut within quotes, or too long a field
+        records.extend(fields for fields in reader if fields)
+    return records
+
+
+def _above(records: Sequence[Sequence[str]]) -> int:
+    """How many records stand above one that has as many fields as most, all of them names, over
+    numbers. 0 where that is not plain."""
+    counts = Counter(map(len, records))
+    width, rows = counts.most_common(1)[0] if records else (0, 0)
+    if width < 2 or rows < LEAST_ROWS or 2 * rows < len(records):
+        return 0
+    for place, fields in enumerate(records[: MOST_ABOVE + 1]):
+        names = [name for name in _stripped(fields) if name]
+        if len(fields) == width and len(names) > 1:
+            named = not any(map(_is_number, names)) and len(set(names)) == len(names)
+            below = next((row for row in records[place + 1 :] if len(row) == width), ())
+            return place if named and any(map(_is_number, below)) else 0
+        if len(names) >= width:
+            return 0
+    return 0
 
 
 @dataclass(frozen=True)
@@ -229,8 +267,9 @@ class CsvHeader:
         return frozenset(field.lower() for field in self.fields if field)
 
 
-def csv_header(file: TextReader, delimiter: str) -> CsvHeader:
-    """The first line that is no comment; or the last comment, where it names what follows.
+def csv_header(file: TextReader, delimiter: str, above: int = 0) -> CsvHeader:
+    """The first line that is no comment, after so many records ``above`` it; or the last comment,
+    where it names what follows.
 
     Raises csv.Error or ValueError when that line cannot be read.
     """
@@ -242,6 +281,9 @@ def csv_header(file: TextReader, delimiter: str) -> CsvHeader:
             (alone,) = csv.reader([file.taken[0].lstrip().lstrip("#/")], delimiter=delimiter)
             names = _stripped(alone)
             comment = CsvHeader((names[0] or "#", *names[1:]) if names else (), True, file.line)
+            continue
+        if above:
+            above -= 1
             continue
         if mistake:
             raise ValueError(mistake)
@@ -317,10 +359,11 @@ def csv_rows(
     given = [column for column in columns if column is not None]
     for fields, mistake in _csv_lines(file, delimiter):
         if file.line <= header.line:
+            above = "a comment" if file.commented else "text above the table"
             if file.commented:
                 file.keep_one_line()
-                if file.line < header.line:
-                    not_jobs.add("a comment", file.line)
+            if file.line < header.line and not mistake:
+                not_jobs.add(above, file.line)
             continue
         if not mistake and (why := _no_row(file, header, fields)) is not None:
             if why == AGAIN:

@@ -1,7 +1,9 @@
-"""Results of micro-benchmarks: hyperfine, Google Benchmark, pytest-benchmark, each as JSON."""
+"""Results of micro-benchmarks: hyperfine and Google Benchmark as JSON and as CSV, and
+pytest-benchmark as JSON."""
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tunerd.lab.tables.exports.base import (
@@ -9,10 +11,13 @@ from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
     ExportFormat,
+    ReadOptions,
+    Rows,
     TableHead,
     is_numeric,
     names,
 )
+from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["GOOGLE", "HYPERFINE", "PYTEST"]
 
@@ -27,6 +32,9 @@ _ITS_OWN = names("""
 _BUILT_IN = re.compile(
     r"repeats|iterations|min_time|min_warmup_time|repetitions|real_time|process_time|manual_time"
 )
+_SAID_BY_OTHERS = (*_GOOGLE, "name", "threads", "error_occurred")
+_AGGREGATES = ("_mean", "_median", "_stddev", "_cv", "_BigO", "_RMS")
+"""How names of rows end that Google Benchmark computes from others."""
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -110,7 +118,7 @@ def _repetition(host: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, An
         name, colon, value = part.rpartition(":")
         if not _BUILT_IN.fullmatch(name if colon else part):
             arguments[f"arg.{name if colon else f'arg{place}'}"] = value if colon else part
-    kept = {name: value for name, value in run.items() if name not in (*_GOOGLE, "name", "threads")}
+    kept = {name: value for name, value in run.items() if name not in _SAID_BY_OTHERS}
     unit = _SECONDS.get(str(run.get("time_unit")), 1e-9)
     failed = bool(run.get("error_occurred"))
     times = {f"{name}_s": run[name] * unit for name in _GOOGLE if name in run and not failed}
@@ -119,6 +127,8 @@ def _repetition(host: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, An
 
 
 def _google(head: TableHead) -> DetectedExport | None:
+    if head.has("name", "iterations", *_GOOGLE, "time_unit"):
+        return _google_csv(head)
     if not head.has("function", "real_time_s", "run_name", "iterations"):
         return None
     hints = {column: _argument(column[len("arg.") :]) for column in head.starting("arg.")}
@@ -134,6 +144,37 @@ def _google(head: TableHead) -> DetectedExport | None:
     hints |= {name: ColumnHint("finished_at", "when it ran") for name in head.among(("date",))}
     marks = ("benchmarks", "run_name", "real_time")
     return DetectedExport("google_benchmark", "results of Google Benchmark", marks, hints)
+
+
+def _google_csv(head: TableHead) -> DetectedExport | None:
+    runs = list(_runs(iter(head.rows), SkippedRows(), ReadOptions()))
+    rows = tuple(row for row in runs if isinstance(row, TableRow))
+    columns = tuple(dict.fromkeys(name for row in rows for name in row.values))
+    detected = _google(TableHead(columns, rows))
+    if detected is None:
+        return None
+    marks = ("iterations", "real_time", "time_unit")
+    return replace(detected, marks=marks, reshape=_runs, columns=columns)
+
+
+def _runs(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
+    """The rows of a CSV as those of the JSON: with the arguments that are in their names."""
+    for row in rows:
+        if not isinstance(row, TableRow):
+            yield row
+            continue
+        run: dict[str, Any] = dict(row.values)
+        name = run["run_name"] = str(run.get("name") or "")
+        if name.endswith(_AGGREGATES):
+            not_jobs.add("a mean or a spread of others")
+            continue
+        for time in _GOOGLE:
+            if not is_numeric([run.get(time)]):
+                run.pop(time, None)
+            else:
+                run[time] = float(run[time])
+        run["error_occurred"] = str(run.get("error_occurred")).lower() == "true"
+        yield TableRow(row.number, _repetition({}, run))
 
 
 def _argument(name: str) -> ColumnHint:
