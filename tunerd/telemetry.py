@@ -153,6 +153,8 @@ class StudyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an operator has paused the study."""
     drifting: dict[str, int] = {}
     """Drifts that are not over, by kind: speed, ranks, inputs, failures."""
+    quarantined: int = 0
+    """Jobs in quarantine of which nobody has said anything."""
 
 
 class StudyLoaded(StudyStatus, frozen=True, kw_only=True, tag="loaded"):
@@ -187,8 +189,8 @@ class StepCommitted(StudyStatus, frozen=True, kw_only=True, tag="stepped"):
     """Jobs learned in this step that have a value which the study does not have, by parameter;
     under an empty name those with a parameter that it does not know."""
     unusable: dict[str, int] = {}
-    """Jobs learned in this step without a usable objective that could have had one, by why:
-    missing, impossible."""
+    """Jobs of this step without a usable objective that could have had one, by why: missing,
+    impossible, implausible: put into quarantine."""
     drift: dict[str, int] = {}
     """Drifts that began or grew among them, by kind."""
 

@@ -149,7 +149,15 @@ NO_JSON = {
 }
 
 
-GROUPS = {"store": ("store export", "store load")}
+GROUPS = {
+    "store": ("store export", "store load"),
+    "quarantine": (
+        "quarantine list",
+        "quarantine show",
+        "quarantine release",
+        "quarantine confirm",
+    ),
+}
 
 
 @pytest.mark.parametrize(

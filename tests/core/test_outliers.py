@@ -24,7 +24,8 @@ def seen(values: Sequence[float], *, log: bool = True, configs: int = 3) -> list
         told = OutlierFilter.load(json.loads(json.dumps(told.dump())))
         score = math.log(value) if log else value
         waits |= {
-            one.sequence for one in told.see("c", ReportedScore(score, value, i, str(i % configs)))
+            one.report.sequence
+            for one in told.see("c", ReportedScore(score, value, i, str(i % configs))).held
         }
     return sorted(waits)
 
@@ -82,6 +83,59 @@ def test_a_mark_that_comes_from_the_beginning_is_taken_back(value: float, first:
     assert seen(values) == list(range(first, 40, 4))
 
 
+def screened(*jobs: tuple[float, str, str | None], usual_user: str = "bob") -> list[list[str]]:
+    """What becomes of jobs (value, configuration, user) after forty ordinary ones: the reasons why
+    each is held, or the places of those that it confirms."""
+    outliers = OutlierFilter(log=True)
+    for i, value in enumerate(usual(40)):
+        outliers.see("c", ReportedScore(math.log(value), value, i, str(i % 3), usual_user))
+    became = []
+    for i, (value, config, user) in enumerate(jobs):
+        latest = [math.log(400.0), math.log(410.0), math.log(395.0)] if config == "known" else []
+        report = ReportedScore(math.log(value), value, 100 + i, config, user)
+        screening = outliers.see("c", report, latest)
+        confirmed = [str(sequence - 100) for sequence in screening.confirmed]
+        became.append([held.reason for held in screening.held] or confirmed)
+        outliers = OutlierFilter.load(json.loads(json.dumps(outliers.dump())))
+    return became
+
+
+def test_nobody_confirms_himself_but_who_runs_most() -> None:
+    alone = [(4e5 + i, "x", "eve") for i in range(6)]
+    assert screened(*alone) == [["far"]] * 6
+    assert screened(*alone[:2], (4.1e5, "x", "ann")) == [["far"], ["far"], ["0", "1"]]
+    assert screened(*alone[:2], usual_user="eve") == [["far"], ["0"]]
+    nobody = [(4e5 + i, "x", None) for i in range(2)]
+    assert screened(*nobody) == [["far"], ["0"]]
+
+
+def test_what_was_believed_once_is_believed_at_once() -> None:
+    jobs = [(4e5, "x", "eve"), (4.1e5, "x", "ann"), (4.2e5, "y", "eve")]
+    assert screened(*jobs) == [["far"], ["0"], []]
+
+
+@pytest.mark.parametrize("factor", [10.0, 0.1, 100.0, 60.0, 1024.0, 1e-3])
+def test_a_unit_slip_shows_beside_the_runs_of_its_configuration(factor: float) -> None:
+    assert screened((400.0 * factor, "known", "eve")) == [["unit_slip"]]
+
+
+@pytest.mark.parametrize("factor", [1.3, 2.0, 5.0, 0.5])
+def test_what_only_is_faster_is_no_slip(factor: float) -> None:
+    assert screened((400.0 * factor, "known", "eve")) == [[]]
+
+
+def test_a_thousand_times_the_best_waits_however_far_all_lie_apart() -> None:
+    outliers = OutlierFilter(log=True)
+    for i in range(40):
+        value = 10.0 ** (8 * (i % 20) / 20)
+        assert not outliers.see("c", ReportedScore(math.log(value), value, i, str(i))).held
+    (held,) = outliers.see("c", ReportedScore(math.log(7e11), 7e11, 40, "x")).held
+    assert (held.reason, held.text) == (
+        "beyond_best",
+        "17,583 times better than the best of its context",
+    )
+
+
 def test_marks() -> None:
     assert all(map(is_mark, (1.0, 1e20, 999999.0, 3.4028234663852886e38, 2.0**31 - 1, 0.001)))
     assert not any(map(is_mark, (12.0, 998.0, 1e20 / 3, 0.0035, 985380.0)))
@@ -119,11 +173,10 @@ def test_a_slip_moves_nothing_that_is_said(place: int, factor: float, size: int)
         assert one.predicted.high < 3 * fastest
         assert one.gain is not None
         assert -1 < one.gain.low <= one.gain.median < 2
-    assert len(tuner.features.held_back) == tuner.usability.implausible == 1
-    (held,) = tuner.features.held_back
+    assert len(tuner.features.quarantined) == tuner.usability.implausible == 1
+    (held,) = tuner.features.quarantined
     trials = tuner.contexts[KEY].evidence.trials.values()
-    assert all(trial.runs <= trial.ran for trial in trials)
-    assert sum(trial.ran - trial.runs for trial in trials) == 1  # it ran, and told no speed
+    assert sum(trial.ran - trial.runs for trial in trials) == 0  # it teaches nothing at all
     assert held >= place + 1
 
 
@@ -150,7 +203,7 @@ def test_history_learned_anew_holds_the_same_back() -> None:
     tuner = Tuner(study(), Inline())
     tuner.gather(jobs)
     tuner.catch_up()
-    assert tuner.features.held_back == learned(jobs, 5).features.held_back
+    assert tuner.features.quarantined == learned(jobs, 5).features.quarantined
 
 
 @pytest.mark.slow
@@ -161,7 +214,7 @@ def test_two_jobs_of_a_configuration_are_believed_and_the_low_end_is_that_of_the
     fast: dict[str, Value] = {"x": 3, "y": "a", "z": False}
     jobs += [job(121 + i, {"n": 8}, fast, speed=1e6 * (1 + i / 100)) for i in range(3)]
     tuner = learned(jobs, 1)
-    assert len(tuner.features.held_back) == 1
+    assert len(tuner.features.quarantined) == 1
     advice = tuner.advise(KEY, None)
     assert advice.incumbent is not None
     for one in advice.candidates:

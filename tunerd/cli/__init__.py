@@ -46,6 +46,7 @@ COMMANDS = {
     "attempts": ("attempts", "List jobs of which a half is missing."),
     "rejected": ("rejected", "Say what was rejected, by reason."),
     "replay-rejected": ("rejected", "Send rejected records again that would be accepted now."),
+    "quarantine": ("quarantine", "List jobs that nothing is learned from; release them."),
     "ui": ("ui", "Show what a store knows as pages in a browser."),
     "simulate": ("simulate", "Let tunerd tune on old jobs: how soon does it find what is fast?"),
     "backtest": ("backtest", "Say how well old jobs would have been predicted."),

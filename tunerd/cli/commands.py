@@ -80,6 +80,12 @@ def words(number: int, command: str, arguments: Mapping[str, Any]) -> str:
             return f"lift {arguments['number']}"
         case "back":
             return f"go back to version {arguments['version']} of the model"
+        case "release" | "confirm":
+            what = "release from quarantine" if command == "release" else "call bad"
+            sequences = arguments["sequences"]
+            first = ", ".join(map(str, sequences[:5]))
+            more = f" and {len(sequences) - 5} more" if len(sequences) > 5 else ""
+            return f"{what}: {_many(len(sequences), 'job')} ({first}{more})"
         case "latest":
             return "let the latest model serve"
         case "pause" | "resume" | "pin" | "forbid":

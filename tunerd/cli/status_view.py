@@ -138,6 +138,9 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         text.append(f"\n  {name:<10}{value}", style="not bold")
     _append(text, "file", _file(study["file"], study["name"]))
     _append(text, "unusable", _unusable(study["unusable"]))
+    if waits := study["quarantined"]:
+        jobs = f"{plural(waits, 'job')} in quarantine"
+        _append(text, "quarantine", f"{jobs}: `tunerd quarantine list --study {study['name']}`")
     if counts := {k: n for k, n in study["outside"].items() if k != OTHER}:
         most = sorted(counts.items(), key=lambda count: -count[1])
         often = ", ".join(f"{name} in {plural(n, 'job')}" for name, n in most)
@@ -223,9 +226,10 @@ def _unusable(seen: Mapping[str, Any] | None) -> str:
         return ""
     alone = ""
     if waits := seen["implausible"]:
+        last = "" if seen["held_back"] is None else f", the last {seen['held_back']:.6g}"
         alone = (
-            f"{plural(waits, 'job')} reported a value of {seen['metric']} that no other job comes "
-            f"near, the last {seen['held_back']:.6g}: it counts for nothing until it is repeated. "
+            f"{plural(waits, 'job')} reported what cannot be right{last}: they went into "
+            "quarantine, and count for nothing until they are released. "
         )
     if not count:
         return alone.strip()

@@ -21,7 +21,13 @@ from tunerd.core.drift.alarms import DriftUpdate
 from tunerd.core.drift.monitor import DriftMonitor
 from tunerd.core.drift.monitor import MonitoredJob as Job
 from tunerd.core.evidence.config_stats import noise_of_repeats
-from tunerd.core.evidence.corrections import as_known, corrections_of, put_right, silent
+from tunerd.core.evidence.corrections import (
+    as_known,
+    corrections_of,
+    muted,
+    put_right,
+    silent,
+)
 from tunerd.core.evidence.gain_calibration import GainCalibration
 from tunerd.core.evidence.prequential import Advises, NamedJob, PrequentialRecord, judge, nobody
 from tunerd.core.evidence.rollout import RolloutResult
@@ -34,18 +40,54 @@ from tunerd.core.observation import (
     CorrectedObservation,
     FeasibilityLabel,
     Observation,
+    ReleasedObservation,
     Value,
 )
-from tunerd.core.outliers import OutlierFilter, ReportedScore
+from tunerd.core.outliers import (
+    SLIP_RUNS,
+    HeldScore,
+    OutlierFilter,
+    QuarantineReason,
+    ReportedScore,
+)
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.scores import PrequentialWindow
 from tunerd.core.study import Study
 from tunerd.core.usability import ObjectiveUsability
 
-__all__ = ["LearnResult", "StudyLearner"]
+__all__ = ["LearnResult", "QuarantineNews", "QuarantinedJob", "StudyLearner"]
 
+LARGEST = 1e308
+"""Value beyond which one is cut before it is kept."""
 NOISY = 256
 """Contexts whose repeats tell how noisy runs are: every step asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedJob:
+    """A job that nothing is learned from, until somebody releases it."""
+
+    sequence: int
+    context_key: str
+    config_id: str
+    reason: QuarantineReason
+    text: str
+    """For a person."""
+    value: float | None
+    """Of the objective, as the job reported it."""
+
+
+@dataclass(slots=True)
+class QuarantineNews:
+    """What changed in the quarantine since it was last saved."""
+
+    held: list[QuarantinedJob] = field(default_factory=list)
+    confirmed: list[int] = field(default_factory=list)
+    """Sequences of jobs that a repeat came near: they are to be released."""
+    corrected: list[int] = field(default_factory=list)
+    """Sequences of jobs of which something else is known by now."""
+    taken_back: list[int] = field(default_factory=list)
+    """Those of the held that were learned before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +134,8 @@ class StudyLearner:
     """How many jobs came without a usable objective."""
     plausibility: OutlierFilter = field(init=False)
     """Which jobs report what no other comes near."""
+    quarantine: QuarantineNews = field(init=False, default_factory=QuarantineNews)
+    """Whoever saves begins a new one."""
     introduced: Counter[str] = field(init=False, default_factory=Counter)
     """Introductions that ended, by their outcome, since somebody looked and emptied it."""
     contexts: dict[str, ContextState] = field(init=False, default_factory=dict)
@@ -106,7 +150,9 @@ class StudyLearner:
         self.features = FeatureMap(self.study)
         self.spaces = SpaceCache(self.study, only=self.only)
         self.watch = DriftMonitor(self.study)
-        self.plausibility = OutlierFilter(log=self.study.objective.scale == "log")
+        self.plausibility = OutlierFilter(
+            log=self.study.objective.scale == "log", options=self.study.plausibility
+        )
         self.training = ModelTrainer(self.study, self.features, self.background)
 
     @property
@@ -149,9 +195,9 @@ class StudyLearner:
                 advises,
                 lambda key: self.contexts[key].evidence.constant,
             )
-            records = entered(self.contexts, records)
+            records = self._muted(entered(self.contexts, records), jobs)
             if corrections:
-                records = put_right(self.study, jobs, records)
+                records = put_right(self.study, jobs, records, self.features.quarantined)
             self._score(records)
             drift = self._watch(records, jobs)
             self._remember(jobs, rows)
@@ -247,32 +293,102 @@ class StudyLearner:
         )
 
     def _held_back(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> FeatureRows:
-        """The rows of jobs, without scores that no other job comes near: these wait for a repeat,
-        and their configurations may be tried like any other."""
-        first, metric = jobs[0].observation.sequence, self.study.objective.metric
-        score = rows.score.copy()
+        """The rows of jobs, without what those say that go into quarantine: these wait for a repeat
+        or an operator, and their configurations may be tried like any other."""
+        first = jobs[0].observation.sequence
+        score, ran, weight = rows.score.copy(), rows.ran.copy(), rows.ran_weight.copy()
+        margin = rows.margin.copy()
+        latest: dict[tuple[str, str], list[float]] = {}
         for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
-            if not np.isfinite(score[i]):
+            if isinstance(job.observation, CorrectedObservation):
+                # What it takes the place of may have gone into quarantine since its row was made.
+                own = self.features.rows([job.observation])
+                score[i], ran[i], weight[i] = own.score[0], own.ran[0], own.ran_weight[0]
+            for sequence in self._screened(job, key, float(score[i]), latest):
+                place = sequence - first
+                score[place], ran[place], weight[place] = np.nan, np.nan, 0.0
+                margin[place] = np.nan
+        return replace(rows, score=score, ran=ran, ran_weight=weight, margin=margin)
+
+    def _screened(
+        self, job: NamedJob, key: str, score: float, latest: dict[tuple[str, str], list[float]]
+    ) -> list[int]:
+        """Sequences, among the jobs that are learned now, that go into quarantine with this one.
+        ``latest`` has the scores of these jobs by context and configuration."""
+        observation = job.observation
+        value = observation.metrics.get(self.study.objective.metric, np.nan)
+        report = ReportedScore(
+            score, float(value), observation.sequence, job.config_id, observation.user
+        )
+        if isinstance(observation, CorrectedObservation):
+            earlier = observation.earlier.sequence
+            if isinstance(observation, ReleasedObservation):
+                if np.isfinite(score):
+                    self.plausibility.accept(key, report, [earlier])
+                return []
+            if earlier in self.features.quarantined:
+                self.plausibility.forget(earlier)
+                self.quarantine.corrected.append(earlier)
+        wrong = self.study.plausibility.broken_by(observation.metrics)
+        held: Sequence[HeldScore] = ()
+        if wrong is not None:
+            held = [HeldScore(report, "bounds", wrong)]
+        elif np.isfinite(score):
+            own = latest.setdefault((key, job.config_id), self._latest(key, job.config_id))
+            screening = self.plausibility.see(key, report, own)
+            self.quarantine.confirmed += screening.confirmed
+            held = screening.held
+            if observation.sequence not in [verdict.report.sequence for verdict in held]:
+                own.append(score)
+        return self._quarantine(key, held)
+
+    def _latest(self, key: str, config_id: str) -> list[float]:
+        """Latest scores of a configuration in a context."""
+        trial = self.contexts[key].evidence.trials.get(config_id)
+        return [run[0] for run in trial.latest[-SLIP_RUNS:]] if trial else []
+
+    def _quarantine(self, key: str, held: Sequence[HeldScore]) -> list[int]:
+        """Put jobs into quarantine; returns the sequences of those that are learned now."""
+        first = self.sequence + 1
+        now = []
+        for verdict in held:
+            report = verdict.report
+            if report.sequence >= first:
+                now.append(report.sequence)
+            elif self._taken_back(key, report):
+                self.quarantine.taken_back.append(report.sequence)
+            else:
                 continue
-            observation, value = job.observation, float(job.observation.metrics[metric])
-            report = ReportedScore(float(score[i]), value, observation.sequence, job.config_id)
-            for held in self.plausibility.see(key, report):
-                if held.sequence >= first:
-                    score[held.sequence - first] = np.nan
-                elif not self._taken_back(key, held):
-                    continue
-                self.features.held_back.add(held.sequence)
-                self.usability.hold_back(held.value)
-        return replace(rows, score=score)
+            value = None
+            if not np.isnan(report.value):
+                value = max(-LARGEST, min(report.value, LARGEST))
+            self.features.quarantined.add(report.sequence)
+            self.usability.hold_back(value)
+            self.quarantine.held.append(
+                QuarantinedJob(
+                    report.sequence, key, report.config_id, verdict.reason, verdict.text, value
+                )
+            )
+        return now
 
     def _taken_back(self, key: str, held: ReportedScore) -> bool:
-        """Take back what a job said of speed that was learned before; says whether that could be
-        done. Not in large studies: a fit on the spot would take too long there."""
-        if not self.training.take_back([held.sequence], self.sequence):
+        """Take back what a job said that was learned before; says whether that could be done. Not
+        in large studies: a fit on the spot would take too long there."""
+        if not self.training.take_back([held.sequence], self.sequence, whole=True):
             return False
         self.contexts[key].evidence.take_back(held.config_id, held.score)
         self.look_again([key])
         return True
+
+    def _muted(
+        self, records: Sequence[PrequentialRecord], jobs: Sequence[NamedJob]
+    ) -> list[PrequentialRecord]:
+        quarantined = self.features.quarantined
+        keys = {record.context_key for record in records if record.sequence in quarantined}
+        if not keys:
+            return list(records)
+        levels = {key: self.contexts[key].introduction.level for key in keys}
+        return muted(self.study, records, jobs, levels, quarantined)
 
     def _take_back(
         self,
@@ -291,8 +407,9 @@ class StudyLearner:
         changed = [
             correction.earlier.sequence
             for correction in corrections.values()
-            if self.study.score(correction.earlier.metrics) is not None
-            and self.study.teaches_anew(correction)
+            if correction.earlier.sequence not in self.features.quarantined
+            and self.study.score(correction.earlier.metrics) is not None
+            and self.features.teaches(correction)
         ]
         here = [place for place in changed if place >= first]
         score[[place - first for place in here]] = np.nan
@@ -338,14 +455,18 @@ class StudyLearner:
         seen_jobs = [
             Job(self.contexts[record.context_key].context, job.config)
             for record, job in zip(judged, jobs, strict=True)
-            if not record.corrects
+            if self._is_watched(record)
         ]
-        known = [record for record in judged if not record.corrects]
+        known = [record for record in judged if self._is_watched(record)]
         changes = self.watch.see(known, seen_jobs, self.contexts)
         for change in changes:
             if change.phase != "over":
                 self.touched |= set(change.drift.contexts or self.contexts)
         return changes
+
+    def _is_watched(self, record: PrequentialRecord) -> bool:
+        """Whether a job tells anything about drift."""
+        return not record.corrects and record.sequence not in self.features.quarantined
 
     def _act(self, changes: Iterable[DriftUpdate]) -> bool:
         """Do what a drift asks for, after its jobs were learned: a model with the new regime in
@@ -390,6 +511,12 @@ class StudyLearner:
         observation, cid, config, _ = job
         state = self.contexts[key]
         ran = self.study.ran(observation)
+        if observation.sequence in self.features.quarantined:
+            asked = ran is not FeasibilityLabel.UNKNOWN and not observation.history
+            if state.campaign is not None and asked:
+                state.campaign.count(cid)  # what was asked for was run
+            self._note_job(state, key, observation)
+            return
         counted = ran
         says = (
             score is not None or ran is not FeasibilityLabel.UNKNOWN
@@ -429,6 +556,12 @@ class StudyLearner:
         """Put right what a job said of its configuration when it counted before. ``score`` is NaN
         also where that stays as good as it was."""
         study, earlier = self.study, one.earlier
+        if earlier.sequence in self.features.quarantined:
+            self._remember_one(job, key, None if np.isnan(score) else score, weight)
+            return
+        if isinstance(one, ReleasedObservation) or one.sequence in self.features.quarantined:
+            self._note_job(self.contexts[key], key, one)
+            return
         exact = study.score(one.metrics) if np.isnan(score) else score
         if one.sequence in self.features.held_back:
             exact = None

@@ -11,11 +11,13 @@ __all__ = [
     "CorrectedObservation",
     "FeasibilityLabel",
     "Observation",
+    "ReleasedObservation",
     "Scalar",
     "Status",
     "Value",
     "corrected",
     "effective",
+    "released",
     "started",
 ]
 
@@ -101,10 +103,20 @@ class CorrectedObservation(Observation, frozen=True, gc=False, kw_only=True):
     earlier: Observation
 
 
+class ReleasedObservation(CorrectedObservation, frozen=True, gc=False, kw_only=True):
+    """A job that was in quarantine, as ``earlier``, and is learned from now on."""
+
+
 def corrected(observation: Observation, earlier: Observation) -> CorrectedObservation:
     """The observation as one that takes the place of ``earlier``."""
     known = {name: getattr(observation, name) for name in Observation.__struct_fields__}
     return CorrectedObservation(earlier=earlier, **known)
+
+
+def released(observation: Observation, earlier: Observation) -> ReleasedObservation:
+    """The observation as the release of ``earlier``."""
+    known = {name: getattr(observation, name) for name in Observation.__struct_fields__}
+    return ReleasedObservation(earlier=earlier, **known)
 
 
 def effective(observations: Iterable[Observation]) -> list[Observation]:

@@ -1,8 +1,9 @@
 """Which jobs report what no other job comes near: a slip of units, a counter that went wrong.
 
-Such a value waits: it counts for nothing until another job comes near it. A change that is real
-brings that job soon; a slip does not. What waits is compared in its context, or, where that has
-hardly a job, with all jobs of the study. State is bounded; a job costs constant time.
+Such a value waits: its job counts for nothing until another job comes near it. A change that is
+real brings that job soon; a slip does not. A user does not confirm himself, unless he runs most of
+the context's jobs. What waits is compared in its context, or, where that has hardly a job, with all
+jobs of the study. State is bounded; a job costs constant time.
 """
 
 import math
@@ -10,9 +11,26 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-__all__ = ["FAR", "OutlierFilter", "ReportedScore", "is_mark"]
+from tunerd.core.study.parts import PlausibilityOptions
+
+__all__ = [
+    "FAR",
+    "SLIP_RUNS",
+    "HeldScore",
+    "OutlierFilter",
+    "QuarantineReason",
+    "ReportedScore",
+    "Screening",
+    "is_mark",
+]
+
+QuarantineReason = Literal["bounds", "unit_slip", "beyond_best", "far", "bad"]
+"""Why a job is not learned from: ``bounds``, a metric outside what the study file says;
+``unit_slip``, a power of ten or a unit's factor away from what its configuration gives;
+``beyond_best``, that far better than the best; ``far``, no other job comes near; ``bad``, an
+operator said so."""
 
 FAR = math.log(30.0)
 """Logarithm of the factor by which a value lies outside all others before it is held back. A fall
@@ -36,6 +54,24 @@ OTHERS = 2
 """Jobs of other configurations that repeat a value: one more slip is more likely than a change."""
 WAITING = 8
 """Values of a context that wait for a repeat, the latest ones."""
+SLIP_RUNS = 3
+"""Latest runs of a configuration, close together, beside which a slip of units shows."""
+SLIP_SPREAD = math.log(1.5)
+"""Logarithm of the factor within which these lie."""
+SLIP_NEAR = math.log(1.15)
+"""Logarithm of the factor within which a value is a unit's factor away."""
+SLIPS = tuple(
+    sorted(
+        {
+            *(power * math.log(10.0) for power in range(1, 13)),
+            *(power * math.log(1024.0) for power in range(1, 5)),
+            *(power * math.log(60.0) for power in range(1, 3)),
+        }
+    )
+)
+"""Logarithms of the factors between units: powers of ten, kibi and so on, minutes and hours."""
+MOST_USERS = 32
+"""Users of a context whose jobs are counted."""
 MAX_CONTEXTS = 1_000
 """Contexts kept, those with the latest jobs."""
 
@@ -67,6 +103,28 @@ class ReportedScore(NamedTuple):
     """The metric as it came."""
     sequence: int
     config_id: str
+    user: str | None = None
+    settled: bool = False
+    """Whether what waited was believed after all."""
+
+
+class HeldScore(NamedTuple):
+    """A job that is not learned from."""
+
+    report: ReportedScore
+    reason: QuarantineReason
+    text: str
+    """For a person."""
+
+
+class Screening(NamedTuple):
+    """What came of looking at one job."""
+
+    held: Sequence[HeldScore] = ()
+    """Jobs that wait from now on: this one, or some of the context's first that turned out to be
+    alone."""
+    confirmed: Sequence[int] = ()
+    """Sequences of jobs that waited and that this one came near."""
 
 
 @dataclass
@@ -76,10 +134,23 @@ class _ScoreRange:
     jobs: int = 0
     low: float = 0.0
     high: float = 0.0
+    reported: int = 0
+    """Jobs, those that wait among them."""
+    users: dict[str, int] = field(default_factory=dict)
+    """User → jobs that he reported, :data:`MOST_USERS` at most."""
     waiting: deque[ReportedScore] = field(default_factory=lambda: deque(maxlen=WAITING))
     """What was held back."""
     early: list[ReportedScore] = field(default_factory=list)
     """The first jobs, until there are more than :data:`EARLY`."""
+
+    def count(self, user: str | None) -> None:
+        self.reported += 1
+        if user is None:
+            return
+        self.users[user] = self.users.get(user, 0) + 1
+        if len(self.users) > MOST_USERS:
+            others = (name for name in self.users if name != user)
+            del self.users[min(others, key=lambda name: (self.users[name], name))]
 
     def add(self, job: ReportedScore) -> None:
         score = job.score
@@ -94,46 +165,90 @@ class _ScoreRange:
 
     def dump(self) -> list[Any]:
         kept = [[list(report) for report in these] for these in (self.waiting, self.early)]
-        return [self.jobs, self.low, self.high, *kept]
+        return [self.jobs, self.low, self.high, self.reported, self.users, *kept]
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> "_ScoreRange":
-        loaded = cls(state[0], state[1], state[2])
-        loaded.waiting.extend(ReportedScore(*report) for report in state[3])
-        loaded.early = [ReportedScore(*report) for report in state[4]]
+        loaded = cls(state[0], state[1], state[2], state[3], dict(state[4]))
+        loaded.waiting.extend(ReportedScore(*report) for report in state[5])
+        loaded.early = [ReportedScore(*report) for report in state[6]]
         return loaded
 
 
 class OutlierFilter:
     """Tells values that no other comes near. Deterministic for its jobs in their order."""
 
-    def __init__(self, *, log: bool) -> None:
+    def __init__(self, *, log: bool, options: PlausibilityOptions | None = None) -> None:
         self._log = log
+        self._options = options or PlausibilityOptions()
         self._everywhere = _ScoreRange()
         self._contexts: OrderedDict[str, _ScoreRange] = OrderedDict()
+        self.bad: set[int] = set()
+        """Sequences of jobs that an operator called bad, for who learns history anew."""
 
-    def see(self, key: str, job: ReportedScore) -> list[ReportedScore]:
-        """Take in one job of a context.
+    def see(self, key: str, job: ReportedScore, usual: Sequence[float] = ()) -> Screening:
+        """Take in one job of a context; ``usual`` are the latest scores of its configuration."""
+        here = self._here(key)
+        here.count(job.user)
+        if job.sequence in self.bad:
+            return Screening([HeldScore(job, "bad", "an operator called it bad")])
+        held = self._suspicion(here, job, usual)
+        if held is None:
+            here.add(job)
+            self._everywhere.add(job)
+            return Screening(self._alone(here) if FEW < here.jobs <= EARLY else [])
+        near = self._repeated(here, job)
+        if not near:
+            here.waiting.append(job)
+            return Screening([held])
+        self.accept(key, job, [report.sequence for report in near])
+        return Screening((), [report.sequence for report in near if not report.settled])
 
-        Returns:
-            Jobs whose values wait for a repeat from now on: this one, or one of the context's first
-            that turned out to be alone.
-        """
+    def accept(self, key: str, job: ReportedScore, settled: Sequence[int]) -> None:
+        """Believe a job, and those with these sequences that waited: what comes near them is
+        believed at once from now on."""
+        here = self._here(key)
+        for place, report in enumerate(here.waiting):
+            if report.sequence in settled:
+                here.waiting[place] = report._replace(settled=True)
+        here.add(job)
+        self._everywhere.add(job)
+
+    def forget(self, sequence: int) -> None:
+        """A job that waits can confirm no other any more."""
+        for here in self._contexts.values():
+            for report in [report for report in here.waiting if report.sequence == sequence]:
+                here.waiting.remove(report)
+
+    def _here(self, key: str) -> _ScoreRange:
         here = self._contexts.pop(key, None) or _ScoreRange()
         self._contexts[key] = here
         if len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
-        others = here if here.jobs >= FEW else self._everywhere
-        enough = FEW if others is here else FEW_ANYWHERE
-        far = others.jobs >= enough and self._is_far(others, job.score)
-        if far and not self._is_repeat(here, job):
-            here.waiting.append(job)
-            return [job]
-        here.add(job)
-        self._everywhere.add(job)
-        return self._alone(here) if FEW < here.jobs <= EARLY else []
+        return here
 
-    def _alone(self, here: _ScoreRange) -> list[ReportedScore]:
+    def _suspicion(
+        self, here: _ScoreRange, job: ReportedScore, usual: Sequence[float]
+    ) -> HeldScore | None:
+        """Why a job has to wait; None where nothing is strange about it."""
+        slip = _slip(job.score, usual, log=self._log) if self._options.unit_slips else None
+        if slip is not None:
+            text = f"{_times(slip)} what its configuration gave in its latest runs"
+            return HeldScore(job, "unit_slip", text)
+        known = here.jobs >= FEW
+        others = here if known else self._everywhere
+        where = "its context" if known else "the study"
+        if others.jobs < (FEW if known else FEW_ANYWHERE):
+            return None
+        if self._is_far(others, job.score):
+            away = f"{_times(others.beyond(job.score))} farther than" if self._log else "far from"
+            return HeldScore(job, "far", f"{away} every other job of {where}")
+        above = job.score - others.high
+        if self._log and known and above > math.log(self._options.beyond_best):
+            return HeldScore(job, "beyond_best", f"{_times(above)} better than the best of {where}")
+        return None
+
+    def _alone(self, here: _ScoreRange) -> list[HeldScore]:
         """The one of the first jobs that no other comes near, or those that share a mark; they are
         taken back."""
         for extreme in (min(here.early), max(here.early)):
@@ -151,7 +266,8 @@ class OutlierFilter:
                 here.jobs, here.low, here.high = rest.jobs, rest.low, rest.high
                 here.early = rest.early
                 here.waiting.extend(alone)
-                return alone
+                text = "no other of the first jobs of its context comes near"
+                return [HeldScore(report, "far", text) for report in alone]
         return []
 
     def _is_far(self, others: _ScoreRange, score: float) -> bool:
@@ -160,18 +276,27 @@ class OutlierFilter:
             return others.beyond(score) > max(FAR, reach)
         return others.beyond(score) > FAR_LINEAR * max(abs(others.low), abs(others.high), reach)
 
-    def _is_repeat(self, here: _ScoreRange, job: ReportedScore) -> bool:
-        """Whether others came near: one job of the same configuration, or :data:`OTHERS` of any.
-        The very same round number again is a mark: it says nothing of how fast a job was, however
-        many have it."""
+    def _repeated(self, here: _ScoreRange, job: ReportedScore) -> list[ReportedScore]:
+        """What waited and is believed now that this job came near: that takes one job of the same
+        configuration, or :data:`OTHERS` of any, of another user. The very same round number again
+        is a mark: it says nothing of how fast a job was, however many have it."""
         near = []
         for other in here.waiting:
             size = max(abs(job.score), abs(other.score))
             reach = NEAR if self._log else size * (1.0 - math.exp(-NEAR))
             same = job.value == other.value and is_mark(abs(job.value))
             if abs(job.score - other.score) <= reach and not same:
-                near.append(other.config_id)
-        return job.config_id in near or len(near) >= OTHERS
+                near.append(other)
+        mostly_his = 2 * here.users.get(job.user or "", 0) > here.reported
+        heard = [
+            other
+            for other in near
+            if mostly_his or other.user != job.user or other.user is None or other.settled
+        ]
+        enough = len(heard) >= OTHERS or any(
+            other.settled or other.config_id == job.config_id for other in heard
+        )
+        return near if enough else []
 
     def dump(self) -> dict[str, Any]:
         """State as JSON values; :meth:`load` gives it back exactly."""
@@ -184,10 +309,33 @@ class OutlierFilter:
         }
 
     @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "OutlierFilter":
+    def load(
+        cls, state: Mapping[str, Any], options: PlausibilityOptions | None = None
+    ) -> "OutlierFilter":
         """Build from what :meth:`dump` gave."""
-        loaded = cls(log=state["log"])
+        loaded = cls(log=state["log"], options=options)
         loaded._everywhere = _ScoreRange.load(state["everywhere"])
         for key, *fields in state["contexts"]:
             loaded._contexts[key] = _ScoreRange.load(fields)
         return loaded
+
+
+def _slip(score: float, usual: Sequence[float], *, log: bool) -> float | None:
+    """Logarithm of the factor by which a score lies away from the usual ones, where these are close
+    together and it is one between units; None elsewhere."""
+    latest = list(usual)[-SLIP_RUNS:]
+    if not log:
+        latest = [value / score if score else 0.0 for value in latest]
+        if min(latest, default=0.0) <= 0.0:
+            return None
+        latest, score = [math.log(value) for value in latest], 0.0
+    if len(latest) < SLIP_RUNS or max(latest) - min(latest) > SLIP_SPREAD:
+        return None
+    away = abs(score - sorted(latest)[len(latest) // 2])
+    return away if any(abs(away - slip) <= SLIP_NEAR for slip in SLIPS) else None
+
+
+def _times(logarithm: float) -> str:
+    """A factor, for people."""
+    factor = math.exp(min(logarithm, 700.0))
+    return f"{factor:,.0f} times" if factor < 1e9 else f"{factor:.0e} times"

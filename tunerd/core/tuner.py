@@ -351,7 +351,7 @@ class Tuner(StudyLearner):
         tuner.bands = ConformalBands.load(state["bands"])
         tuner.gains = GainCalibration.load(state)
         tuner.usability = ObjectiveUsability.load(state["usability"])
-        tuner.plausibility = OutlierFilter.load(state["plausibility"])
+        tuner.plausibility = OutlierFilter.load(state["plausibility"], study.plausibility)
         tuner.watch = DriftMonitor.load(study, state["watch"])
         tuner.after_change = DriftConsequences.load(state["after_change"])
         tuner.contexts = {key: ContextState.load(saved) for key, saved in contexts.items()}

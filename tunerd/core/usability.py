@@ -40,7 +40,7 @@ class ObjectiveUsability:
     example: float | None = None
     """The latest such value."""
     implausible: int = 0
-    """Of them, those with a value that no other job comes near (:mod:`.outliers`)."""
+    """Of all jobs, those that went into quarantine (:mod:`.outliers`)."""
     held_back: float | None = None
     """The latest such value."""
     latest: deque[bool] = field(default_factory=lambda: deque(maxlen=LATELY))
@@ -64,10 +64,10 @@ class ObjectiveUsability:
                 self.example = max(-1e308, min(value, 1e308))
                 break
 
-    def hold_back(self, value: float) -> None:
-        """Count a value that is held back."""
+    def hold_back(self, value: float | None) -> None:
+        """Count a job that goes into quarantine, with the value of its objective."""
         self.implausible += 1
-        self.held_back = value
+        self.held_back = self.held_back if value is None else value
         self.news["implausible"] += 1
 
     def dump(self) -> dict[str, Any]:

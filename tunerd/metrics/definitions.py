@@ -254,8 +254,8 @@ OUTSIDE = _counter(
 UNUSABLE = _counter(
     "unusable_objectives",
     "Jobs learned without a usable objective that could have had one, imported ones too. Unless "
-    "the study says otherwise, each counts against its configuration; an implausible value waits "
-    "for a repeat and counts for nothing until then.",
+    "the study says otherwise, each counts against its configuration; an implausible one goes into "
+    "quarantine and counts for nothing until it is released.",
     STUDY,
     UNUSABLE_WHY,
 )
@@ -288,6 +288,12 @@ RECOMMENDED_NUMBER = _gauge(
     CONTEXT_PARAMETER,
 )
 PAUSED = _gauge("study_paused", "1 for a study that an operator has paused.", STUDY)
+QUARANTINED = _gauge(
+    "quarantined_jobs",
+    "Jobs in quarantine of which nobody has said anything: nothing is learned from them. `tunerd "
+    "quarantine` lists them.",
+    STUDY,
+)
 ASIDE = _gauge(
     "study_set_aside",
     "1 for a study that is not tuned any more because it failed or ended the tuner too often, or "

@@ -253,6 +253,7 @@ class MetricsExporter:
         self._show(report.running, d.RECOMMENDED, study, "running")
         self._show(report.proposed, d.RECOMMENDED, study, "proposed")
         self._show(report.paused, d.PAUSED, study)
+        self._show(report.quarantined, d.QUARANTINED, study)
         for kind in d.DRIFT_KIND.values:
             self._show(report.drifting.get(kind, 0), d.DRIFTING, study, kind)
         self._show(report.gain_predicted, d.GAIN_PREDICTED, study)

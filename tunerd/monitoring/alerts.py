@@ -33,6 +33,7 @@ ENOUGH_JOBS = 50
 """Below this many, what is said of predictions jumps about."""
 COULD_FOLLOW = ("followed", "changed", "ignored")
 MANY_REJECTED = 0.1
+MANY_HELD = 0.03
 FAR_BEHIND = 1000
 
 
@@ -220,6 +221,7 @@ def _moving(t: AlertTimings) -> tuple[AlertRule, ...]:
         ),
         _requests_unanswered(t),
         _rejects(t),
+        _quarantine(t),
         _no_jobs(t),
     )
 
@@ -265,6 +267,29 @@ def _rejects(t: AlertTimings) -> AlertRule:
             "values can be corrected and sent again; ids that are known are dropped.",
         ),
         only_if=f"{BY} (increase({of(d.RECORDS, outcome='rejected')}[{window}])) > 10",
+        hold=t.moment,
+    )
+
+
+def _quarantine(t: AlertTimings) -> AlertRule:
+    window = span(t.window)
+    held = f"{BY_STUDY} (increase({of(d.UNUSABLE, why='implausible')}[{window}]))"
+    return AlertRule(
+        "TunerdQuarantine",
+        "warning",
+        f"{held} / {BY_STUDY} (increase({of(d.LEARNED)}[{window}]))",
+        f"> {MANY_HELD:g}",
+        "{{ $labels.study }}: {{ $value | humanizePercentage }} of the jobs go into quarantine",
+        "Many jobs report what cannot be right. They are kept, and nothing is learned from them "
+        "until a repeat or an operator releases them.",
+        (
+            "`tunerd quarantine list --study STUDY` says which, whose and why.",
+            "Whoever sends, if it is a slip of units or a broken counter; then `tunerd quarantine "
+            "confirm`.",
+            "If it is real, a change that large of all that runs: `tunerd quarantine release`. If "
+            "bounds are too narrow: `[plausibility]` in the study file.",
+        ),
+        only_if=f"{held} > 10",
         hold=t.moment,
     )
 

@@ -50,6 +50,7 @@ def study_status(
         "pinned_model": _pinned(store, name, state),
         "scores": _scores(store, name, metrics),
         "unusable": _unusable(generation, state),
+        "quarantined": store.quarantine_counts(name).get(name, 0),
         "outside": metrics.by("tunerd_outside_jobs_total", "parameter", study=name),
         "gain_predicted": metrics.of("tunerd_gain_predicted_ratio", study=name),
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),

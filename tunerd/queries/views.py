@@ -313,8 +313,15 @@ def attention(digest: StudyDigest, now: datetime) -> list[AttentionNote]:
     behind = status["observations"] - status["learned"]
     if behind > BEHIND:
         notes.append(("look", f"{plural(behind, 'job')} are not learned yet"))
-    if status["pending_commands"]:
-        notes.append(("look", f"{plural(status['pending_commands'], 'command')} not carried out"))
+    waiting = {
+        "pending_commands": ("command", "not carried out"),
+        "quarantined": ("job", "in quarantine: nothing is learned from them"),
+    }
+    notes += [
+        ("look", f"{plural(status[name], thing)} {what}")
+        for name, (thing, what) in waiting.items()
+        if status[name]
+    ]
     if names := status["hardly_ever_the_same"]:
         notes.append(("look", f"hardly two jobs have the same {', '.join(names)}"))
     advised = sum(count for name, count in week.following.items() if name != "unasked")

@@ -566,6 +566,8 @@ class _Daemon:
                 self.health.working("tune")
             case telemetry.StageProgressed() | telemetry.StepCommitted():
                 self.health.stepped("tune", worked=isinstance(report, telemetry.StepCommitted))
+                if isinstance(report, telemetry.StepCommitted):
+                    self._quarantined(report)
                 self.health.note("tuner", "")
             case telemetry.TunerReady():
                 self.health.note("tuner", "")
@@ -575,12 +577,20 @@ class _Daemon:
                 self._aside(report.study, report.why)
             case telemetry.StudyLoaded() | telemetry.StudyReleased():
                 self.health.remark(f"{report.study} aside", "")
+                self._quarantined(report)
             case telemetry.StudyRelearned():
                 sentence = (
                     f"study {report.study}: what was saved of it was damaged ({report.why}); "
                 )
                 sentence += f"it was learned anew from its history, {_now():%Y-%m-%d %H:%M} UTC"
                 self.health.remark(f"{report.study} anew", sentence)
+
+    def _quarantined(self, report: telemetry.StudyStatus | telemetry.StudyReleased) -> None:
+        """Somebody must see that jobs wait; a study that is another's is theirs to show."""
+        jobs = report.quarantined if isinstance(report, telemetry.StudyStatus) else 0
+        what = f"study {report.study}: {jobs} jobs in quarantine, which nothing is learned from; "
+        what += "`tunerd quarantine list` names them"
+        self.health.remark(f"{report.study} quarantine", what if jobs else "")
 
     def _aside(self, study: str, why: str) -> None:
         self.health.remark(

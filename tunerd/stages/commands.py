@@ -8,13 +8,13 @@ saves them together with what follows from it.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from tunerd.core.decisions.campaign import MIN_FEASIBLE, PATIENCE_H, Campaign
 from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.errors import NothingFeasibleError
 from tunerd.stages.rollback import go_back
-from tunerd.stages.study_session import StepPlan, StudySession
+from tunerd.stages.study_session import QuarantineDecision, StepPlan, StudySession
 from tunerd.store import OperatorCommand, Store, arguments_problem
 
 __all__ = ["CommandHandler", "order_of"]
@@ -41,6 +41,8 @@ class CommandHandler:
         """Do what a command asks for, and say what came of it."""
         if wrong := arguments_problem(command.command, command.arguments):
             return f"refused: {command.command} cannot be done with what it was given: {wrong}"
+        if command.command in ("release", "confirm"):
+            return self._settle(command)
         return self._carry_out(command)
 
     def _carry_out(self, command: OperatorCommand) -> str:
@@ -245,6 +247,30 @@ class CommandHandler:
         self.changes.urgent.append(key)
         were = "run was" if missing == 1 else "runs were"
         return f"campaign ended in {key}; {missing} {were} still missing in its round"
+
+    def _settle(self, command: OperatorCommand) -> str:
+        """Release jobs from quarantine, or call them bad."""
+        books, release = self.books, command.command == "release"
+        state: Literal["released", "bad"] = "released" if release else "bad"
+        open_states = ("held", "bad") if release else ("held",)
+        wanted = command.arguments["sequences"]
+        rows = self.store.quarantine_rows(books.study.name, wanted)
+        done = {n for decision in self.changes.quarantine for n in decision.sequences}
+        there = [n for n, row in rows.items() if row.state in open_states and n not in done]
+        if not there:
+            return "refused: none of these jobs waits in quarantine"
+        if not release:
+            for sequence in there:
+                books.tuner.plausibility.forget(sequence)
+        self.changes.quarantine.append(
+            QuarantineDecision(state, tuple(there), command.who, command.why)
+        )
+        rest = len(set(wanted)) - len(there)
+        others = f"; {_count(range(rest), 'other')} did not wait there" if rest else ""
+        jobs = _count(there, "job")
+        if release:
+            return f"released {jobs}, learned with the next jobs{others}"
+        return f"called {jobs} bad, never learned{others}"
 
     def _end(self) -> str:
         self.books.ended = True

@@ -82,6 +82,7 @@ def open_books(
         before = study if current else _study_of(store, name, state.get("generation"))
         _learn_anew(store, books, before, state, alive)
     books.damaged = damaged
+    books.in_quarantine = store.quarantine_counts(name).get(name, 0)
     books.chain = HashChain.load(state.get("history"), books.tuner.sequence)
     books.tuner.impose(OverrideSet(study, map(Override.load, state.get("orders", []))))
     return books
@@ -220,6 +221,7 @@ def _learn_anew(
     rows = store.context_states(name, whole_ones=True)
     former = {row.context_key: row.state for row in rows}
     tuner.expect(former, before, _regimes_of(state))
+    tuner.plausibility.bad = store.bad_sequences(name)
     last, keys = None, []
     renames = before is None or before.context != books.study.context
     # Up to where it had learned: what came since is predicted first, as always.

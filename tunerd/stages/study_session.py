@@ -8,7 +8,7 @@ what is stored; after a failed transaction they are thrown away.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from tunerd import __version__
 from tunerd.core.decisions.decide import gist
@@ -16,6 +16,7 @@ from tunerd.core.decisions.lifecycle import compose, is_news
 from tunerd.core.drift.alarms import DriftUpdate
 from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.hash_chain import HashChain
+from tunerd.core.learning import QuarantineNews
 from tunerd.core.recommendation import Advice, MadeFrom, Recommendation
 from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner
@@ -25,11 +26,18 @@ from tunerd.stages.model_registry import add_versions
 from tunerd.stages.plans import FORECAST_SOURCE, made_ahead
 from tunerd.stages.provenance import keep_basis
 from tunerd.stages.recommendations import LogEvent, RecommendationRegistry, StepReport
-from tunerd.store import ContextRow, RecommendationRow, RequestRow, Transaction, TuneStep
+from tunerd.store import (
+    ContextRow,
+    QuarantineRow,
+    RecommendationRow,
+    RequestRow,
+    Transaction,
+    TuneStep,
+)
 
-__all__ = ["LAYOUT", "StepPlan", "StudySession"]
+__all__ = ["LAYOUT", "QuarantineDecision", "StepPlan", "StudySession"]
 
-LAYOUT = 20
+LAYOUT = 21
 """Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
 raise it when states or models change their shape."""
 MOST_WAITING = 5
@@ -38,6 +46,16 @@ so most are told in turn where jobs come about as fast as they can be answered, 
 until a whole flood has been. What waits longer is among the older contexts, the first of them."""
 PRUNE_PREDICTIONS_EVERY = 1000
 """Steps that learned something between two prunings of predictions."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineDecision:
+    """What an operator said of jobs in quarantine."""
+
+    state: Literal["released", "bad"]
+    sequences: tuple[int, ...]
+    who: str
+    why: str
 
 
 @dataclass
@@ -73,6 +91,8 @@ class StepPlan:
     """What came of the operators' commands, by their id."""
     basis: dict[str, bytes] = field(default_factory=dict)
     """By context key, what its search began with: see :mod:`tunerd.stages.provenance`."""
+    quarantine: list[QuarantineDecision] = field(default_factory=list)
+    """What operators said of jobs in quarantine."""
     taken_up: dict[str, Any] = field(default_factory=dict)
     """Of a model that an operator went back to: which version, by which command."""
 
@@ -114,10 +134,14 @@ class StudySession:
     looked_at: float = float("-inf")
     older_at: float = float("-inf")
     """When the others may be looked at again."""
+    in_quarantine: int = 0
+    """Jobs of which nobody has said anything."""
     obeyed: bool = False
     """Whether what is said keeps to the operators' orders."""
     put_off: bool = False
     """Whether the last step left new jobs alone, because somebody asked."""
+    _taken_back: list[int] = field(default_factory=list)
+    """Jobs that were judged before they went into quarantine."""
 
     @property
     def fallback_key(self) -> str | None:
@@ -174,6 +198,8 @@ class StudySession:
         sequence = self.tuner.sequence
         self._save_state(tx, now)
         self._save_judged(tx, changes.judged, now)
+        tx.silence_predictions(self.study.name, self._taken_back)
+        self._taken_back = []
         tx.save_step(
             TuneStep(
                 study=self.study.name,
@@ -220,6 +246,52 @@ class StudySession:
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
         self.tuner.touched.clear()
         self.anew, self.gone, self.keys, self.lost, self.closed = False, (), (), [], ()
+
+    def settle_quarantine(self, tx: Transaction, plan: StepPlan, now: datetime) -> None:
+        """Write what changed in the quarantine. Jobs that are released come into history once more,
+        and are learned in a step of their own."""
+        name, tuner = self.study.name, self.tuner
+        news, tuner.quarantine = tuner.quarantine, QuarantineNews()
+        if not (news.held or news.confirmed or news.corrected or plan.quarantine or self.anew):
+            return
+        tx.add_quarantined(
+            [
+                QuarantineRow(
+                    study=name,
+                    sequence=job.sequence,
+                    reason=job.reason,
+                    text=job.text,
+                    value=job.value,
+                    context_key=job.context_key,
+                    config_id=job.config_id,
+                    held_at=now,
+                )
+                for job in news.held
+            ]
+        )
+        if self.anew:
+            tx.leave_quarantine(name, tuner.features.quarantined, now)
+        tx.settle_quarantined(
+            name, news.corrected, "corrected", who="tunerd", why="its end is known", now=now
+        )
+        why = "another job came near it"
+        tx.release_quarantined(name, news.confirmed, who="tunerd", why=why, now=now)
+        for decision in plan.quarantine:
+            if decision.state == "released":
+                tx.release_quarantined(
+                    name, decision.sequences, who=decision.who, why=decision.why, now=now
+                )
+            else:
+                tx.settle_quarantined(
+                    name,
+                    decision.sequences,
+                    decision.state,
+                    who=decision.who,
+                    why=decision.why,
+                    now=now,
+                )
+        self.in_quarantine = tx.quarantine_counts(name).get(name, 0)
+        self._taken_back = news.taken_back
 
     def _save_judged(
         self, tx: Transaction, judged: Sequence[PrequentialRecord], now: datetime

@@ -36,6 +36,7 @@ def standing(
         "proposed": len(books.recommended.proposed),
         "paused": books.tuner.orders.all_paused is not None,
         "drifting": drifting(books.tuner.watch),
+        "quarantined": books.in_quarantine,
     }
 
 

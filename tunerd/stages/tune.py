@@ -510,6 +510,7 @@ class TuneStage:
             self._renew(tx, name, books.epoch, spent_s)
             tx.fence(name, books.epoch)
             now = self.now()
+            books.settle_quarantine(tx, changes, now)
             report = books.say(tx, changes, active, now)
             answer_requests(books, tx, changes, now, report)
             for study, drift, after in (

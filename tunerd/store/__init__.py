@@ -14,6 +14,7 @@ from tunerd.store.models import ModelVersion, serving
 from tunerd.store.outbox import OutboxMessage
 from tunerd.store.overview import StudyOverview
 from tunerd.store.provenance import ProvenanceRow
+from tunerd.store.quarantine import QuarantineRow, QuarantineState, nodes_of
 from tunerd.store.recommendations import RecommendationRow
 from tunerd.store.requests import InsertedRequests, RequestRow
 from tunerd.store.store import Store, Transaction, open_store
@@ -34,6 +35,8 @@ __all__ = [
     "OperatorCommand",
     "OutboxMessage",
     "ProvenanceRow",
+    "QuarantineRow",
+    "QuarantineState",
     "RecommendationRow",
     "RequestRow",
     "Store",
@@ -47,6 +50,7 @@ __all__ = [
     "checkpoint_name",
     "folder_guard",
     "leased_study",
+    "nodes_of",
     "open_store",
     "serving",
     "study_lease",

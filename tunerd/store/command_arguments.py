@@ -57,6 +57,12 @@ class _LimitArguments(_ContextArguments, frozen=True):
     config: dict[str, _Scalar]
 
 
+class _QuarantineArguments(Struct, frozen=True):
+    """Of ``release`` and ``confirm``."""
+
+    sequences: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1, max_length=10_000)]
+
+
 class _NumberArguments(Struct, frozen=True):
     """Of ``lift``."""
 
@@ -82,6 +88,8 @@ _ARGUMENTS: Mapping[str, type[Struct]] = {
     "back": _VersionArguments,
     "latest": _NoArguments,
     "end": _NoArguments,
+    "release": _QuarantineArguments,
+    "confirm": _QuarantineArguments,
 }
 
 

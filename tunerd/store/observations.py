@@ -16,7 +16,14 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from tunerd.core.observation import CorrectedObservation, Observation, Status, corrected
+from tunerd.core.observation import (
+    CorrectedObservation,
+    Observation,
+    ReleasedObservation,
+    Status,
+    corrected,
+    released,
+)
 from tunerd.errors import CorruptDataError, StoreUnavailableError
 from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.json_text import object_from_json, text_problem, to_jsons, whole_json
@@ -52,12 +59,14 @@ _COLUMNS = (
     observations.c.extra,
     observations.c.content_hash,
     observations.c.corrects,
+    observations.c.released,
 )
-"""In the order of the fields of Observation, and what it takes the place of."""
+"""In the order of the fields of Observation, what it takes the place of, and whether that was in
+quarantine."""
 
 
-_CORRECTS = 19
-"""Place of the last of them."""
+_CORRECTS, _RELEASED = 19, 20
+"""Places of the last of them."""
 
 
 def attempt_of(one: Observation) -> str:
@@ -156,10 +165,11 @@ class ObservationReads(StoreReads):
         if not places:
             return jobs
         known = self._found_at(study, places.values(), earlier=False)
+        makers = {row[9]: released if row[_RELEASED] else corrected for row in rows}
         return [
             job
             if (before := known.get(places.get(job.sequence, 0))) is None
-            else corrected(job, before)
+            else makers[job.sequence](job, before)
             for job in jobs
         ]
 
@@ -418,6 +428,7 @@ class ObservationWrites(ObservationReads, StoreWrites):
                 extra,
                 job.content_hash,
                 job.earlier.sequence if isinstance(job, CorrectedObservation) else None,
+                isinstance(job, ReleasedObservation),
                 received_at,
             )
             for sequence, (job, (context, config, metrics, extra)) in enumerate(

@@ -1,6 +1,6 @@
 """What was predicted of each job before it was learned, one bounded row per job."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -163,6 +163,17 @@ class PredictionWrites(PredictionReads, StoreWrites):
         self._connection.execute(
             changed.values(finished_at=one.finished_at, detail=_encode(outcome).decode())
         )
+
+    def silence_predictions(self, study: str, sequences: Iterable[int]) -> None:
+        """Take back what came of jobs that were judged and went into quarantine afterwards."""
+        table = predictions.c
+        for sequence in sequences:
+            mine = (table.study == study, table.sequence == sequence)
+            detail = self._connection.execute(sa.select(table.detail).where(*mine)).scalar()
+            if detail is not None:
+                outcome = structs.replace(_decode(detail), score=None, ran=None, gpu_hours=None)
+                changed = sa.update(predictions).where(*mine)
+                self._connection.execute(changed.values(detail=_encode(outcome).decode()))
 
     def rename_predictions(self, study: str, keys: Sequence[str]) -> None:
         """Keep what was thought of jobs under the present keys of their contexts, given those of

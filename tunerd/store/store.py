@@ -19,12 +19,12 @@ from tunerd.store.instance_lock import InstanceLock, is_held, share_store, store
 from tunerd.store.instances import InstanceReads, InstanceWrites
 from tunerd.store.leases import LeaseReads
 from tunerd.store.models import ModelReads, ModelWrites
-from tunerd.store.observations import ObservationReads, ObservationWrites
 from tunerd.store.outbox import OutboxReads, OutboxWrites
 from tunerd.store.overview import OverviewReads
 from tunerd.store.positions import PositionReads, PositionWrites
 from tunerd.store.predictions import PredictionReads, PredictionWrites
 from tunerd.store.provenance import ProvenanceReads, ProvenanceWrites
+from tunerd.store.quarantine import QuarantineReads, QuarantineWrites
 from tunerd.store.recommendations import RecommendationReads, RecommendationWrites
 from tunerd.store.requests import RequestReads, RequestWrites
 from tunerd.store.schema import check_schema, upgrade_schema
@@ -38,7 +38,7 @@ __all__ = ["Store", "Transaction", "open_store"]
 
 class Transaction(
     OverviewReads,
-    ObservationWrites,
+    QuarantineWrites,
     OutboxWrites,
     PositionWrites,
     StudyWrites,
@@ -58,7 +58,7 @@ class Transaction(
 
 class Store(
     OverviewReads,
-    ObservationReads,
+    QuarantineReads,
     OutboxReads,
     PositionReads,
     StudyReads,

@@ -31,6 +31,7 @@ __all__ = [
     "outbox",
     "positions",
     "predictions",
+    "quarantine",
     "recommendations",
     "requests",
     "signal_points",
@@ -148,8 +149,27 @@ observations = sa.Table(
     sa.Column("extra", sa.Text, nullable=False),
     sa.Column("history", sa.Boolean, server_default=sa.false(), nullable=False),
     sa.Column("corrects", sa.BigInteger),
+    sa.Column("released", sa.Boolean, server_default=sa.false(), nullable=False),
     sa.UniqueConstraint("source", "event_id"),
 )
+
+quarantine = sa.Table(
+    "quarantine",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("sequence", sa.BigInteger, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("value", sa.Double),
+    sa.Column("context_key", sa.Text, nullable=False),
+    sa.Column("config_id", sa.Text, nullable=False),
+    sa.Column("held_at", UtcDateTime, nullable=False),
+    sa.Column("settled_at", UtcDateTime),
+    sa.Column("settled_by", sa.Text),
+    sa.Column("why", sa.Text),
+)
+sa.Index("ix_quarantine_study_state", quarantine.c.study, quarantine.c.state)
 
 attempts = sa.Table(
     "attempts",

@@ -275,12 +275,13 @@ class ConfigStatsTable:
         return value
 
     def take_back(self, candidate_id: str, score: float) -> None:
-        """Forget a run of a configuration, and how far it lay from those beside it."""
+        """Forget a job of a configuration that ran, and how far it lay from those beside it."""
         trial = self.trials.get(candidate_id)
         if trial is None:
             return
         scores = [run[0] for run in trial.latest]
         trial.take_back(score)
+        trial.ran = max(0, trial.ran - 1)
         nearest = min((abs(other - score) for other in scores if other != score), default=math.inf)
         self.apart = [difference for difference in self.apart if difference < nearest / 2.0]
 

@@ -5,7 +5,7 @@ was known already: then no model learns it twice. Else the earlier speed is take
 can be done, and what a context knows of the configuration is put right.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from tunerd.core.features.rows import FeatureRows
 from tunerd.core.observation import CorrectedObservation
 from tunerd.core.study import Study
 
-__all__ = ["as_known", "corrections_of", "put_right", "silent"]
+__all__ = ["as_known", "corrections_of", "muted", "put_right", "silent"]
 
 
 def corrections_of(jobs: Sequence[NamedJob]) -> dict[int, CorrectedObservation]:
@@ -47,15 +47,42 @@ def as_known(jobs: Sequence[NamedJob]) -> list[NamedJob]:
     ]
 
 
+def muted(
+    study: Study,
+    records: Sequence[PrequentialRecord],
+    jobs: Sequence[NamedJob],
+    levels: Mapping[str, float | None],
+    quarantined: Collection[int],
+) -> list[PrequentialRecord]:
+    """The records, those of jobs in quarantine without what came of them: the ledger counts nothing
+    of these. How far one was ahead of its context's ``levels`` is kept for its release."""
+    kept = []
+    for record, job in zip(records, jobs, strict=True):
+        if record.sequence in quarantined:
+            outcome, entry = record.outcome, record.outcome.entry
+            score, level = study.score(job.observation.metrics), levels[record.context_key]
+            if entry is not None and score is not None and level is not None:
+                entry = structs.replace(entry, lead=float(f"{score - level:.7g}"))
+            outcome = structs.replace(outcome, score=None, ran=None, gpu_hours=None, entry=entry)
+            record = structs.replace(record, outcome=outcome)
+        kept.append(record)
+    return kept
+
+
 def put_right(
-    study: Study, jobs: Sequence[NamedJob], judged: Sequence[PrequentialRecord]
+    study: Study,
+    jobs: Sequence[NamedJob],
+    judged: Sequence[PrequentialRecord],
+    quarantined: Collection[int],
 ) -> list[PrequentialRecord]:
     """The records, those of jobs that counted before as what puts their first one right."""
     records = []
     for job, record in zip(jobs, judged, strict=True):
         observation = job.observation
         if isinstance(observation, CorrectedObservation):
-            outcome = structs.replace(record.outcome, score=study.score(observation.metrics))
+            score = study.score(observation.metrics)
+            held = observation.sequence in quarantined
+            outcome = structs.replace(record.outcome, score=None if held else score)
             record = structs.replace(
                 record,
                 history=observation.history,

@@ -13,7 +13,12 @@ from tunerd.core.arrays import BoolArray, Codes, FloatArray, IntArray
 from tunerd.core.expressions import ValueColumn as Values
 from tunerd.core.features.columns import CategoryEncoder, ColumnSource, FeatureColumn
 from tunerd.core.features.rows import FeatureRows
-from tunerd.core.observation import CorrectedObservation, FeasibilityLabel, Observation
+from tunerd.core.observation import (
+    CorrectedObservation,
+    FeasibilityLabel,
+    Observation,
+    ReleasedObservation,
+)
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import DerivedValue, Study
 from tunerd.core.study.context_key import ValueType
@@ -36,7 +41,8 @@ _RAN = {
 """What a job teaches → (ran, weight)."""
 
 HELD_BACK = ""
-"""Name under which a dump has :attr:`FeatureMap.held_back`: no category is called so."""
+"""Name under which a dump has :attr:`FeatureMap.held_back`, and :attr:`FeatureMap.quarantined` as
+negative numbers: no category is called so."""
 DESCRIBED = 0.3
 """Standard deviation of the columns of a category's values where lookups describe them. As wide as
 any other they would take more than half of what is due to the lookups, and a new kind of hardware
@@ -53,8 +59,11 @@ class FeatureMap:
     def __init__(self, study: Study, vocabulary: Mapping[str, Sequence[str]] | None = None) -> None:
         self.study = study
         known = dict(vocabulary or {})
-        self.held_back = {int(sequence) for sequence in known.pop(HELD_BACK, ())}
-        """Sequences of observations whose scores no model sees: implausible ones
+        held = {int(sequence) for sequence in known.pop(HELD_BACK, ())}
+        self.held_back = {sequence for sequence in held if sequence > 0}
+        """Sequences of observations whose scores no model sees: they were corrected since."""
+        self.quarantined = {-sequence for sequence in held if sequence < 0}
+        """Sequences of observations of which no model sees anything
         (:mod:`tunerd.core.outliers`)."""
         columns: list[FeatureColumn] = []
         self._sources: list[ColumnSource] = []
@@ -91,7 +100,14 @@ class FeatureMap:
     def dump(self) -> dict[str, list[str]]:
         """Vocabulary of the categories, and what is held back, as JSON values, for the
         constructor."""
-        return self._vocabulary.dump() | {HELD_BACK: [str(name) for name in sorted(self.held_back)]}
+        held = sorted([*self.held_back, *(-sequence for sequence in self.quarantined)])
+        return self._vocabulary.dump() | {HELD_BACK: list(map(str, held))}
+
+    def teaches(self, job: CorrectedObservation) -> bool:
+        """Whether a job teaches what it did not as the earlier one whose place it takes."""
+        if job.earlier.sequence in self.quarantined:
+            return True
+        return not isinstance(job, ReleasedObservation) and self.study.teaches_anew(job)
 
     def rows(self, observations: Sequence[Observation]) -> FeatureRows:
         """Turn raw observations into rows, values outside the search space included.
@@ -104,8 +120,11 @@ class FeatureMap:
         scores = [
             None if o.sequence in self.held_back else study.score(o.metrics) for o in observations
         ]
+        margins = np.array([study.margin(o.metrics) for o in observations], np.float64)
         for i, job in enumerate(observations):
-            if isinstance(job, CorrectedObservation) and not study.teaches_anew(job):
+            if job.sequence in self.quarantined:
+                scores[i], ran[i], margins[i] = None, _RAN[FeasibilityLabel.UNKNOWN], NAN
+            elif isinstance(job, CorrectedObservation) and not self.teaches(job):
                 scores[i], ran[i] = None, _RAN[FeasibilityLabel.UNKNOWN]
         seconds = [STEADY_S if o.measured_s is None else o.measured_s for o in observations]
         return FeatureRows(
@@ -115,7 +134,7 @@ class FeatureMap:
             ran_weight=ran[:, 1].copy(),
             context_key=tuple(study.context_key(o.context) for o in observations),
             weight=np.clip(np.array(seconds, np.float64) / STEADY_S, 0.1, 1.0),
-            margin=np.array([study.margin(o.metrics) for o in observations], np.float64),
+            margin=margins,
         )
 
     def candidates(self, space: SearchSpace, codes: Codes) -> FeatureRows:

@@ -128,11 +128,14 @@ class ReplayBuffer:
             newest = [newest[i] for i in np.sort(last).tolist()]
         return _unpack(newest)
 
-    def forget_score(self, sequence: int) -> bool:
-        """Let one of the latest rows have no score any more; says whether it was there."""
+    def forget_score(self, sequence: int, *, whole: bool = False) -> bool:
+        """Let one of the latest rows have no score any more, or with ``whole`` nothing that it
+        says; says whether it was there."""
         for kept in self._newest:
             if kept.sequence == sequence:
                 kept.row[-5] = np.nan
+                if whole:
+                    kept.row[-4], kept.row[-3], kept.row[-1] = np.nan, 0.0, np.nan
                 return True
         return False
 

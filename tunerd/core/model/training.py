@@ -209,12 +209,13 @@ class ModelTrainer:
             self._start(sequence, "grown", SWAP_AFTER)
         return replaced
 
-    def take_back(self, earlier: Sequence[int], sequence: int) -> list[int]:
+    def take_back(self, earlier: Sequence[int], sequence: int, *, whole: bool = False) -> list[int]:
         """Learn anew, on what is known at ``sequence``, without the scores of earlier
-        observations; returns those of which that was done. Only while a fit is quick."""
+        observations, or with ``whole`` without all that they say; returns those of which that was
+        done. Only while a fit is quick."""
         if sequence > SMALL or self.pinned:
             return []
-        forgotten = [place for place in earlier if self.replay.forget_score(place)]
+        forgotten = [place for place in earlier if self.replay.forget_score(place, whole=whole)]
         if forgotten and self.model is not None:
             self._fit_now(sequence, "grown")
         return forgotten

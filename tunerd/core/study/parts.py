@@ -27,6 +27,7 @@ __all__ = [
     "LimitOptions",
     "Objective",
     "Parameter",
+    "PlausibilityOptions",
     "PredictorOptions",
     "RunningOptions",
     "SearchOptions",
@@ -347,6 +348,24 @@ class LimitOptions:
         if self.max_changes is not None:
             named.append(f"max_changes = {self.max_changes}")
         return (*named, *(f"max_steps of {name} = {n}" for name, n in self.max_steps.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class PlausibilityOptions:
+    """What a job may report before it is put into quarantine (``[plausibility]``)."""
+
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Metric → smallest and largest value that are believed."""
+    unit_slips: bool = True
+    beyond_best: float = 1000.0
+
+    def broken_by(self, metrics: Mapping[str, float]) -> str | None:
+        """Which metric lies outside its bounds, in words; None where none does."""
+        for metric, (low, high) in self.bounds.items():
+            value = metrics.get(metric)
+            if value is not None and not math.isnan(value) and not low <= value <= high:
+                return f"{metric} = {value:g} is outside {low:g} to {high:g}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

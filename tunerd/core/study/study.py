@@ -34,6 +34,7 @@ from tunerd.core.study.parts import (
     LimitOptions,
     Objective,
     Parameter,
+    PlausibilityOptions,
     PredictorOptions,
     RunningOptions,
     SearchOptions,
@@ -74,6 +75,7 @@ class Study:
     predictor: PredictorOptions
     history: HistoryOptions
     limits: LimitOptions
+    plausibility: PlausibilityOptions
     drift: DriftOptions
     running: RunningOptions
     forecast: ForecastOptions

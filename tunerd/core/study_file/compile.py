@@ -19,6 +19,7 @@ from tunerd.core.study.parts import (
     LimitOptions,
     Objective,
     Parameter,
+    PlausibilityOptions,
     PredictorOptions,
     RunningOptions,
     SearchOptions,
@@ -79,6 +80,7 @@ class _StudyCompiler:
             "predictor": PredictorOptions(**table.predictor.model_dump()),
             "history": HistoryOptions(**table.history.model_dump()),
             "limits": self.limits(),
+            "plausibility": self.plausibility(),
             "drift": DriftOptions(**table.drift.model_dump()),
             "running": RunningOptions(**table.running.model_dump()),
             "forecast": ForecastOptions(**table.forecast.model_dump()),
@@ -272,6 +274,19 @@ class _StudyCompiler:
             if steps < 0:
                 self.mistake(path, "must not be negative; 0 leaves the parameter as it is")
         return LimitOptions(**table.model_dump())
+
+    def plausibility(self) -> PlausibilityOptions:
+        table = self.table.plausibility
+        bounds: dict[str, tuple[float, float]] = {}
+        for metric, pair in table.bounds.items():
+            path = ("plausibility", "bounds", metric)
+            if len(pair) != 2:
+                self.mistake(path, "has the smallest and the largest value: [10, 1000]")
+            elif not pair[0] < pair[1]:
+                self.mistake(path, f"{pair[0]:g} is not below {pair[1]:g}")
+            else:
+                bounds[metric] = (float(pair[0]), float(pair[1]))
+        return PlausibilityOptions(bounds, table.unit_slips, table.beyond_best)
 
     def search(self) -> SearchOptions:
         table = self.table.search

@@ -21,6 +21,7 @@ __all__ = [
     "LimitsTable",
     "ObjectiveTable",
     "ParameterTable",
+    "PlausibilityTable",
     "PredictorTable",
     "RunningTable",
     "SearchTable",
@@ -363,6 +364,32 @@ class LimitsTable(StudyFileTable):
     )
 
 
+class PlausibilityTable(StudyFileTable):
+    """What a job may report. One that reports something else goes into quarantine: it is kept, and
+    nothing is learned from it until a repeat or an operator releases it."""
+
+    bounds: dict[str, list[Number]] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Smallest and largest value of a metric that are believed, by its name:"
+        " { tokens_per_s = [10, 100000] }. Of the objective, a guard or any other metric. Only an"
+        " operator releases what lies outside. A value that the metric cannot have at all belongs"
+        " in `[objective]`: it counts as a failure.",
+    )
+    unit_slips: bool = Field(
+        default=True,
+        description="Whether a value waits for a repeat that lies a power of ten, of 1,024 or of 60"
+        " away from what its configuration gave in three runs close together.",
+    )
+    beyond_best: float = Field(
+        default=1000.0,
+        ge=2,
+        le=1e30,
+        description="How many times better than the best of its context a value may be before it"
+        " waits for a repeat; on a log scale. What lies far outside all others waits anyway.",
+    )
+
+
 class StudyFile(StudyFileTable):
     """A study: an objective, a context, parameters, and the rules between them."""
 
@@ -439,6 +466,10 @@ class StudyFile(StudyFileTable):
         default_factory=LimitsTable,
         description="Limits: how far candidates may go from what runs, and how much one user or"
         " node may count.",
+    )
+    plausibility: PlausibilityTable = Field(
+        default_factory=PlausibilityTable,
+        description="Plausibility: which jobs go into quarantine instead of being learned.",
     )
     drift: DriftTable = Field(
         default_factory=DriftTable,

@@ -17,6 +17,7 @@ from tunerd.core.study_file.keys import (
     LimitsTable,
     ObjectiveTable,
     ParameterTable,
+    PlausibilityTable,
     PredictorTable,
     RunningTable,
     SearchTable,
@@ -83,6 +84,10 @@ _SECTIONS: dict[str, tuple[type[BaseModel], str]] = {
     "[search]": (SearchTable, "All optional."),
     "[predictor]": (PredictorTable, "All optional."),
     "[history]": (HistoryTable, "All optional."),
+    "[plausibility]": (
+        PlausibilityTable,
+        "All optional; [Quarantine](quarantine.md) has what follows from it.",
+    ),
     "[limits]": (LimitsTable, "All optional; [Limits](introduction.md#limits) has an example."),
     "[drift]": (DriftTable, "All optional; [Drift](drift.md) says what it is about."),
     "[running]": (
