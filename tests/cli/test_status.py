@@ -162,7 +162,7 @@ def test_jobs_without_a_usable_objective_are_told(
         tx.save_study_state("llm", state, epoch=0, now=NOW)
     said = tunerd("status", "--settings", installation.file)
     for part in (
-        "unusable 1 job reported a value of speed that no other job comes near, the last 985380:",
+        "unusable 1 job reported what cannot be right, the last 985380: they went into quarantine",
         "252 of 310 jobs came without a usable speed: 2 without a value and 250 with",
         "a value that it cannot have, the last 0; 100 of the latest 100",
         'write missing = "ran" and impossible = "ran" under [objective]',

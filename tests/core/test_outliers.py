@@ -89,13 +89,14 @@ def screened(*jobs: tuple[float, str, str | None], usual_user: str = "bob") -> l
     outliers = OutlierFilter(log=True)
     for i, value in enumerate(usual(40)):
         outliers.see("c", ReportedScore(math.log(value), value, i, str(i % 3), usual_user))
-    became = []
+    became: list[list[str]] = []
     for i, (value, config, user) in enumerate(jobs):
         latest = [math.log(400.0), math.log(410.0), math.log(395.0)] if config == "known" else []
         report = ReportedScore(math.log(value), value, 100 + i, config, user)
         screening = outliers.see("c", report, latest)
         confirmed = [str(sequence - 100) for sequence in screening.confirmed]
-        became.append([held.reason for held in screening.held] or confirmed)
+        reasons: list[str] = [held.reason for held in screening.held]
+        became.append(reasons or confirmed)
         outliers = OutlierFilter.load(json.loads(json.dumps(outliers.dump())))
     return became
 

@@ -99,11 +99,11 @@ UNWATCHED = {
     "tunerd_outside_jobs_total",
     "tunerd_prediction_pearson",
     "tunerd_prediction_spearman",
+    # `/readyz` says it, and an alert tells when many come.
+    "tunerd_quarantined_jobs",
     # For schedulers and autoscalers; what is recommended, people see elsewhere.
     "tunerd_recommended_parameter",
     "tunerd_stage_steps_total",
-    # The drift of failures is on the dashboard, and `tunerd status` tells how many there are.
-    "tunerd_unusable_objectives_total",
 }
 
 

@@ -217,7 +217,8 @@ class _ReplayRun:
     def _read_history(self, study: Study, keys: Collection[str]) -> dict[str, Mapping[str, Any]]:
         """Check the digest of each step on the way; returns the contexts' evidence."""
         kept, tuner = self.kept, Tuner(study, self.background)
-        tuner.features = FeatureMap(study, kept.basis["tuner"]["vocabulary"])
+        known = FeatureMap(study, kept.basis["tuner"]["vocabulary"])
+        tuner.features.quarantined = known.quarantined
         then = HashChain(**kept.basis["chain"])
         chain = HashChain(then.since, then.since)
         steps = {s.sequence_to: s for s in self.store.steps_between(kept.study, 0, kept.sequence)}

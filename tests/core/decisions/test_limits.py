@@ -198,6 +198,22 @@ def test_who_runs_everything_alone_counts_in_full() -> None:
     assert all(ContributionCaps().counts("c-1", nobody, limits) for _ in range(50))
 
 
+def test_one_label_counts_at_most_its_share() -> None:
+    influence = ContributionCaps()
+    limits = LimitOptions(max_user_share=1.0, max_label_share={"team": 0.25})
+    plain = job(1, {"n": 8}, {})
+    for i in range(100):  # what others run elsewhere
+        other = msgspec.structs.replace(plain, extra={"labels": {"team": f"t{i % 20}"}})
+        influence.counts("c-0", other, limits)
+    eager = [
+        msgspec.structs.replace(plain, user=f"u{i}", extra={"labels": {"team": "t3", "x": "y"}})
+        for i in range(20)
+    ]
+    counted = [influence.counts("c-1", one, limits) for one in eager]
+    assert sum(counted) == 1
+    assert all(ContributionCaps().counts("c-1", one, LimitOptions()) for one in eager)
+
+
 def test_one_slow_node_counts_at_most_its_share() -> None:
     influence, limits = ContributionCaps(), LimitOptions(max_node_share=0.25)
     plain = job(1, {"n": 8}, {})

@@ -3,10 +3,10 @@
 *Steps* (study file: ``[limits]``): a candidate differs from what serves, the incumbent or else the
 baseline, in at most so many values, and on a parameter's grid by at most so many places. What lies
 beyond is no part of the space while that serves; a better one nearer by is promoted first, and the
-next step goes from there. *Influence*: of a configuration's evidence in one context, no user and no
-node counts for more than a stated share, or than their share of all jobs there where that is
-larger: whoever runs everything by himself counts in full. A user may be above his share by less
-than a job, nodes by a few, where jobs of several nodes take turns.
+next step goes from there. *Influence*: of a configuration's evidence in one context, no user, no
+node and no value of a label counts for more than a stated share, or than their share of all jobs
+there where that is larger: whoever runs everything by himself counts in full. A user may be above
+his share by less than a job, nodes by a few, where jobs of several nodes take turns.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -150,9 +150,9 @@ class ContributionCaps:
 
     jobs: int = 0
     who: dict[str, int] = field(default_factory=dict)
-    """User or node → jobs in this context."""
+    """User, node or label → jobs in this context."""
     configs: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Candidate id → user or node → jobs that counted; all of them under the empty name."""
+    """Candidate id → user, node or label → jobs that counted; all under the empty name."""
 
     def counts(self, candidate_id: str, job: Observation, limits: LimitOptions) -> bool:
         """Enter a job that says something of its configuration; says whether it counts as evidence
@@ -163,6 +163,7 @@ class ContributionCaps:
         """
         named = dict.fromkeys(_users(job), limits.max_user_share)
         named |= dict.fromkeys(_nodes(job), limits.max_node_share)
+        named |= _labels(job, limits.max_label_share)
         self.jobs += 1
         for name in named:
             self.who[name] = self.who.get(name, 0) + 1
@@ -173,7 +174,7 @@ class ContributionCaps:
             del self.configs[next(iter(self.configs))]
         over = self._over(ran, limits)
         above = [name for name in named if name in over]
-        if any(name.startswith("u:") for name in above) or self._moves_away(above, over):
+        if any(not name.startswith("n:") for name in above) or self._moves_away(above, over):
             return False
         for name in ["", *named]:
             ran[name] = ran.get(name, 0) + 1
@@ -185,8 +186,7 @@ class ContributionCaps:
         many jobs he is above it."""
         over, total = {}, ran.get("", 0)
         for name, jobs in ran.items():
-            least = limits.max_user_share if name.startswith("u:") else limits.max_node_share
-            share = max(least, self.who.get(name, 0) / self.jobs)
+            share = max(_least(name, limits), self.who.get(name, 0) / self.jobs)
             if name and jobs >= max(1.0, share * (total + 1) - 1e-9):
                 over[name] = share, jobs - share * total
         return over
@@ -223,6 +223,28 @@ def _nodes(job: Observation) -> list[str]:
     if not isinstance(nodes, Sequence) or isinstance(nodes, str):
         return []
     return [f"n:{node}" for node in dict.fromkeys(nodes[:MOST_NODES]) if isinstance(node, str)]
+
+
+def _labels(job: Observation, shares: Mapping[str, float]) -> dict[str, float]:
+    """The job's values of the labels that have a limit, and their shares."""
+    labels = job.extra.get("labels")
+    if not shares or not isinstance(labels, Mapping):
+        return {}
+    return {
+        f"l:{label}={labels[label]}": share for label, share in shares.items() if label in labels
+    }
+
+
+def _least(name: str, limits: LimitOptions) -> float:
+    """The share that a user, node or label may have whatever his share of the context's jobs is."""
+    if name.startswith("l:"):
+        of_label = (
+            share
+            for label, share in limits.max_label_share.items()
+            if name.startswith(f"l:{label}=")
+        )
+        return max(of_label, default=1.0)
+    return limits.max_user_share if name.startswith("u:") else limits.max_node_share
 
 
 def _bound(counts: dict[str, int], kept: set[str]) -> None:

@@ -333,13 +333,16 @@ class HistoryOptions:
 
 @dataclass(frozen=True, slots=True)
 class LimitOptions:
-    """How far candidates may go, and how much one user or node may count (``[limits]``)."""
+    """How far candidates may go, and how much one user, node or label may count
+    (``[limits]``)."""
 
     max_changes: int | None = None
     max_steps: Mapping[str, int] = field(default_factory=dict)
     """By parameter."""
     max_user_share: float = 0.5
     max_node_share: float = 0.5
+    max_label_share: Mapping[str, float] = field(default_factory=dict)
+    """By label."""
 
     @property
     def of_steps(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 Shapes and types only; what the keys mean together is checked in :mod:`.compile`.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -335,7 +335,7 @@ class ForecastTable(StudyFileTable):
 
 
 class LimitsTable(StudyFileTable):
-    """How far candidates may go from what runs, and how much one user or node may count."""
+    """How far candidates may go from what runs, and how much one user, node or label may count."""
 
     max_changes: int | None = Field(
         default=None,
@@ -361,6 +361,12 @@ class LimitsTable(StudyFileTable):
     )
     max_node_share: float = Field(
         default=0.5, gt=0, le=1, description="The same for jobs that had one node among theirs."
+    )
+    max_label_share: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(
+        default_factory=dict,
+        max_length=8,
+        description="The same for jobs that have one value of a label in common, by the label's"
+        " name: { team = 0.5 }.",
     )
 
 
