@@ -232,7 +232,9 @@ class StudyBacklog(msgspec.Struct, frozen=True, kw_only=True, tag="backlog"):
     """When the last observation came in, in seconds since 1970."""
     recommended: dict[str, dict[str, float]] = {}
     """Numbers that most jobs of a context are told, by context and parameter; of a bounded number
-    of contexts."""
+    of contexts. A context without its signal has those of the one that is foreseen now."""
+    foreseen: dict[str, dict[str, float]] = {}
+    """Quantiles of the signal in this hour, by context without it and quantile."""
 
 
 class TunerMemory(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_size"):

@@ -103,6 +103,7 @@ UNWATCHED = {
     "tunerd_quarantined_jobs",
     # For schedulers and autoscalers; what is recommended, people see elsewhere.
     "tunerd_recommended_parameter",
+    "tunerd_foreseen_signal",
     "tunerd_stage_steps_total",
 }
 

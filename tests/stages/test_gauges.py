@@ -147,3 +147,38 @@ def test_there_are_so_many_contexts_at_most(recommended: Tuning) -> None:
             )
     told = measured(recommended, sampler(recommended))
     assert len(told.recommended) == MOST_CONTEXTS
+
+
+def test_a_context_without_its_signal_has_the_numbers_of_the_hour(recommended: Tuning) -> None:
+    """Only while the plan holds. Afterwards there is no series, and KEDA falls back."""
+    gauges, now_s = sampler(recommended), recommended.time.now().timestamp()
+    quantiles = {"low": 3.0, "median": 4.0, "high": 5.0}
+
+    def plan(*sizes: int, published: bool = True) -> None:
+        windows = [
+            {"start_s": now_s + 3600 * i, "end_s": now_s + 3600 * (i + 1), **quantiles}
+            | {"key": recommended.key(size)}
+            for i, size in enumerate(sizes)
+        ]
+        stands = {"key": "toy|n=~"} if published else None
+        document = {"feature": "n", "signals": [{"windows": windows, "published": stands}]}
+        with recommended.store.transaction() as tx:
+            tx.save_forecast_plan("toy", document, recommended.time.now())
+
+    plan(4, 16)
+    exact = launched(recommended)
+    told = measured(recommended, gauges)
+    assert told.recommended == {**exact, "n=~": exact["n=4"]}
+    assert told.foreseen == {"n=~": {"0.1": 3.0, "0.5": 4.0, "0.9": 5.0}}
+    recommended.time.pass_(seconds=3601.0)
+    assert measured(recommended, gauges).recommended["n=~"] == exact["n=16"]
+    exporter = MetricsExporter()
+    exporter.hear(telemetry.StudyLoaded(study="toy", sequence=60))
+    exporter.hear(measured(recommended, gauges))
+    assert 'tunerd_foreseen_signal{context="n=~",quantile="0.9"' in exporter.render()[0].decode()
+    plan(4, 16, published=False)
+    recommended.time.pass_(seconds=61.0)
+    told = measured(recommended, gauges)
+    assert (told.recommended, told.foreseen) == (exact, {})
+    exporter.hear(told)
+    assert "tunerd_foreseen_signal{" not in exporter.render()[0].decode()

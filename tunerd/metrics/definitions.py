@@ -100,6 +100,7 @@ CONTEXT = MetricLabel(
     "context", about="the context key without the study; empty for the study's fallback"
 )
 CONTEXT_PARAMETER = MetricLabel("parameter", about="of the study")
+QUANTILE = MetricLabel("quantile", ("0.1", "0.5", "0.9"))
 FOLLOWING = MetricLabel("following", ("followed", "changed", "ignored", "unasked"))
 UNUSABLE_WHY = MetricLabel("why", ("missing", "impossible", "implausible"))
 CHANGE = MetricLabel("change", ("issued", "renewed", "withdrawn", "suggested"))
@@ -282,10 +283,19 @@ RECOMMENDED_NUMBER = _gauge(
     "recommended_parameter",
     "Recommended value of a numeric parameter: the incumbent's, else the baseline's, which most "
     "jobs of the context are launched with. Of the 20 contexts of a study that were recommended "
-    "for last, and 20 parameters.",
+    "for last, and 20 parameters. A context whose signal is `~` has the numbers of the one that is "
+    "planned for now, as long as the plan holds; there are 20 of them, too.",
     STUDY,
     CONTEXT,
     CONTEXT_PARAMETER,
+)
+FORESEEN_SIGNAL = _gauge(
+    "foreseen_signal",
+    "What a signal is foreseen to be in this hour. Of 20 contexts of a study, without the signal, "
+    "while their plan holds.",
+    STUDY,
+    CONTEXT,
+    QUANTILE,
 )
 PAUSED = _gauge("study_paused", "1 for a study that an operator has paused.", STUDY)
 QUARANTINED = _gauge(

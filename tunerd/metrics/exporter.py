@@ -99,7 +99,7 @@ class MetricsExporter:
         self._study = _CardinalityLimit(MOST_STUDIES)
         self._ours: set[str] = set()
         """Studies whose gauges are ours to tell."""
-        self._numbers: dict[str, frozenset[tuple[str, str, str]]] = {}
+        self._numbers: dict[str, dict[MetricDefinition, frozenset[tuple[str, str, str]]]] = {}
         """Recommended numbers that are shown, by study."""
         self._hear: Mapping[type, Callable[[Any], None]] = {
             telemetry.BatchIngested: self._ingested,
@@ -275,20 +275,24 @@ class MetricsExporter:
             self._show(report.sequence, d.SEQUENCE, study)
             self._show(report.waiting, d.UNLEARNED, study)
             self._show(report.last_at, d.LAST_OBSERVATION, study)
-            self._recommended(study, report.recommended)
+            self._by_context(study, d.RECOMMENDED_NUMBER, report.recommended)
+            self._by_context(study, d.FORESEEN_SIGNAL, report.foreseen)
 
-    def _recommended(self, study: str, numbers: Mapping[str, Mapping[str, float]]) -> None:
-        """Set what is recommended now, and take away what is not any more."""
+    def _by_context(
+        self, study: str, of: MetricDefinition, numbers: Mapping[str, Mapping[str, float]]
+    ) -> None:
+        """Set what holds now, and take away what does not any more."""
         shown = {
             (study, context, name): value
             for context, values in numbers.items()
             for name, value in values.items()
         }
-        for gone in self._numbers.get(study, frozenset()) - shown.keys():
-            self._show(None, d.RECOMMENDED_NUMBER, *gone)
+        before = self._numbers.setdefault(study, {})
+        for gone in before.get(of, frozenset()) - shown.keys():
+            self._show(None, of, *gone)
         for place, value in shown.items():
-            self._show(value, d.RECOMMENDED_NUMBER, *place)
-        self._numbers[study] = frozenset(shown)
+            self._show(value, of, *place)
+        before[of] = frozenset(shown)
 
     def _tuner_size(self, report: telemetry.TunerMemory) -> None:
         self._show(report.resident_bytes, d.TUNER_SIZE)

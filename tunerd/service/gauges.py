@@ -7,6 +7,7 @@ failed over to one that lacks transactions, or been given to another daemon mean
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from tunerd import telemetry
 from tunerd.core.observation import Value
@@ -24,8 +25,20 @@ __all__ = ["GaugeSampler"]
 MOST_CONTEXTS = 20
 """Contexts of a study whose recommended numbers have gauges: those recommended for last."""
 MOST_PARAMETERS = 20
+FORESEEN_EVERY_S = 60.0
+"""How often plans are read. An hour begins so late at most."""
 MOST_KEY = 300
 """Characters of a context's key; a longer one has no gauge."""
+
+
+class _PlannedNow(NamedTuple):
+    """What a plan has for the hour that holds."""
+
+    context: str
+    """Without its signal: the context key without the study."""
+    numbers: dict[str, float]
+    """Recommended for the context that is planned for."""
+    quantiles: dict[str, float]
 
 
 @dataclass
@@ -54,6 +67,9 @@ class GaugeSampler:
     _recommended: Mapping[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     """By study, as of ``_issued_at``."""
     _issued_at: datetime | None = None
+    _planned: Mapping[str, list[_PlannedNow]] = field(default_factory=dict)
+    """By study, as of ``_planned_at``."""
+    _planned_at: datetime | None = None
     _held: frozenset[str] = frozenset()
     """Studies of this instance, of several, when it was last looked."""
     _unsure: bool = False
@@ -127,16 +143,50 @@ class GaugeSampler:
                 for queue in progress
             }
             self._issued_at = issued_at
+        age_s = (
+            float("inf") if self._planned_at is None else (now - self._planned_at).total_seconds()
+        )
+        if age_s >= FORESEEN_EVERY_S or not held:
+            self._planned = {queue.name: self._plans(queue.name, now) for queue in progress}
+            self._planned_at = now
         for queue in progress:
+            planned = self._planned.get(queue.name, [])
             self.hear(
                 telemetry.StudyBacklog(
                     study=queue.name,
                     sequence=queue.learned_sequence,
                     waiting=queue.last_sequence - queue.learned_sequence,
                     last_at=queue.last_received_at.timestamp() if queue.last_received_at else None,
-                    recommended=self._recommended.get(queue.name, {}),
+                    recommended={
+                        **self._recommended.get(queue.name, {}),
+                        **{plan.context: plan.numbers for plan in planned},
+                    },
+                    foreseen={plan.context: plan.quantiles for plan in planned},
                 )
             )
+
+    def _plans(self, study: str, now: datetime) -> list[_PlannedNow]:
+        """What is planned for this hour, and recommended there, of so many contexts at most."""
+        kept = self.store.forecast_plan(study)
+        planned: list[_PlannedNow] = []
+        for plan in [] if kept is None else kept[1]["signals"]:
+            key = (plan.get("published") or {}).get("key", "")
+            hours = [
+                hour
+                for hour in plan["windows"]
+                if hour["start_s"] <= now.timestamp() < hour["end_s"]
+            ]
+            if not key or len(key) > MOST_KEY or not hours:
+                continue  # withdrawn, or not published
+            row = self.store.recommendation(study, hours[0]["key"])
+            active = row is not None and row.state == "active"
+            numbers = _numbers([row]) if row and active else {}
+            names = zip(("0.1", "0.5", "0.9"), ("low", "median", "high"), strict=True)
+            quantiles = {level: float(hours[0][name]) for level, name in names}
+            planned.append(
+                _PlannedNow(key.partition("|")[2], next(iter(numbers.values()), {}), quantiles)
+            )
+        return planned[:MOST_CONTEXTS]
 
     def _lost(self) -> str | None:
         """What the topic knows and the store does not, where that may be. A start says what to do
