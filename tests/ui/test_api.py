@@ -51,6 +51,7 @@ def asked_for(site: Site, study: str = "toy") -> dict[str, str]:
         "/studies/{study}/jobs": f"/studies/{study}/jobs?limit=5",
         "/studies/{study}/jobs/{sequence}": f"/studies/{study}/jobs/30",
         "/studies/{study}/ledger": f"/studies/{study}/ledger?days=30",
+        "/studies/{study}/forecast": f"/studies/{study}/forecast",
         "/studies/{study}/importance": f"/studies/{study}/importance",
         "/studies/{study}/recommendations/{recommendation}": (
             f"/studies/{study}/recommendations/{said}"

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,9 @@ from tunerd.cli.options import (
     study_argument,
     tell_json,
 )
+
+if TYPE_CHECKING:
+    from tunerd.queries.forecasts import ForecastHour, SignalPlan
 
 __all__ = ["forecast"]
 
@@ -41,62 +44,61 @@ def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
     """
     with open_the_store(read_settings(file), upgrade=False) as store:
         stored_study(store, study)
-        kept = store.forecast_plan(study)
-        speaking = {row.context_key: row.state for row in store.recommendations(study) if row.state}
-    made_at, plan = kept if kept is not None else (None, {"feature": None, "signals": []})
-    for signal in plan["signals"]:
-        for window in signal["windows"]:
-            window["recommended"] = speaking.get(window["key"])
+        from tunerd.queries.forecasts import study_forecast
+
+        view = study_forecast(store, study)
     if as_json:
-        tell_json({"schema": "tunerd.forecast/1", "study": study, "made_at": made_at, **plan})
+        import msgspec
+
+        tell_json(msgspec.to_builtins(view, builtin_types=(datetime,)))
         return
-    if made_at is None:
+    if view.made_at is None:
         click.echo(
             f"{study} has no forecast: its context has no feature with a `signal`, no daemon has"
             " run since, or no point of the signal has come in."
         )
         return
-    click.echo(f"{study}, planned at {made_at:%Y-%m-%d %H:%M} UTC")
-    for signal in plan["signals"]:
+    click.echo(f"{study}, planned at {view.made_at:%Y-%m-%d %H:%M} UTC")
+    for signal in view.signals:
         _show(signal, hours)
 
 
-def _show(signal: dict[str, Any], hours: int) -> None:
-    windows, past = signal["windows"][:hours], signal["past"][-hours:]
-    best = sorted(signal["methods"].items(), key=lambda share: -share[1])[:3]
-    click.echo(f"\n{signal['signal']}: by {', '.join(f'{n} {s:.0%}' for n, s in best)}")
-    if signal["state"] == "withdrawn":
-        click.echo(f"  The plan is withdrawn: {signal['why']}.")
-    top = max((shown["high"] for shown in [*windows, *past]), default=0.0) or 1.0
+def _show(signal: "SignalPlan", hours: int) -> None:
+    windows, past = signal.windows[:hours], signal.past[-hours:]
+    best = sorted(signal.methods.items(), key=lambda share: -share[1])[:3]
+    click.echo(f"\n{signal.signal}: by {', '.join(f'{n} {s:.0%}' for n, s in best)}")
+    if signal.state == "withdrawn":
+        click.echo(f"  The plan is withdrawn: {signal.why}.")
+    top = max((shown.high for shown in [*windows, *past]), default=0.0) or 1.0
     for window in past:
-        came = window["came"]
-        inside = came is not None and window["low"] <= came <= window["high"]
+        came = window.came
+        inside = came is not None and window.low <= came <= window.high
         verdict = "no points" if came is None else "inside" if inside else "outside"
         number = "" if came is None else f"{came:10.4g} "
         click.echo(f"  {_hour(window)} {_band(window, top, came)} {number}came, {verdict}")
     for window in windows:
-        state = window["recommended"] or "nothing yet"
+        state = window.recommended or "nothing yet"
         click.echo(
-            f"  {_hour(window)} {_band(window, top, None)} {window['median']:10.4g}"
-            f"  {window['key'].partition('|')[2]} {window['contexts'].get(window['key'], 0):.0%}"
+            f"  {_hour(window)} {_band(window, top, None)} {window.median:10.4g}"
+            f"  {window.key.partition('|')[2]} {window.contexts.get(window.key, 0):.0%}"
             f"  {state}"
         )
 
 
-def _hour(window: dict[str, Any]) -> str:
-    return f"{datetime.fromtimestamp(window['start_s'], UTC):%a %H:%M}"
+def _hour(window: "ForecastHour") -> str:
+    return f"{datetime.fromtimestamp(window.start_s, UTC):%a %H:%M}"
 
 
-def _band(window: dict[str, Any], top: float, came: float | None) -> str:
+def _band(window: "ForecastHour", top: float, came: float | None) -> str:
     """From the 10 to the 90 % quantile, with the middle, or with what came."""
     cells = [" "] * (WIDTH + 1)
 
     def place(value: float) -> int:
         return max(0, min(WIDTH, round(value / top * WIDTH)))
 
-    for cell in range(place(window["low"]), place(window["high"]) + 1):
+    for cell in range(place(window.low), place(window.high) + 1):
         cells[cell] = "─"
-    cells[place(window["median"])] = "│"
+    cells[place(window.median)] = "│"
     if came is not None:
         cells[place(came)] = "●"
     return "".join(cells)

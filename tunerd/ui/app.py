@@ -31,6 +31,7 @@ from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import CorruptDataError, StoreUnavailableError, TunerdError, UnknownStudyError
 from tunerd.queries.digest import StudyDigest, StudyDigests
+from tunerd.queries.forecasts import study_forecast
 from tunerd.queries.job_views import (
     ClusterLedger,
     LedgerRow,
@@ -155,6 +156,7 @@ class Pages:
             f"{study}/ledger.csv": self._ledger_csv,
             f"{study}/try": self._try,
             f"{study}/importance": self._importance,
+            f"{study}/forecast": self._forecast,
             f"{study}/report": self._report,
             f"{study}/recommendations/{{recommendation}}": self._explanation,
         }
@@ -379,6 +381,10 @@ class Pages:
         if view is None:
             raise _AbsentError(f"{study.name} has no job number {sequence}.")
         return self._view(request, "job.html.j2", view)
+
+    def _forecast(self, request: Request) -> Answer:
+        study = self._parsed(request.path_params["study"])
+        return self._view(request, "forecast.html.j2", study_forecast(self.store, study.name))
 
     def _ledger(self, request: Request) -> Answer:
         view = self._window(request)

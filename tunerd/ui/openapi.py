@@ -7,6 +7,7 @@ import msgspec
 
 from tunerd import __version__
 from tunerd.queries.explanation import StudyExplanation
+from tunerd.queries.forecasts import StudyForecast
 from tunerd.queries.job_views import ClusterLedger, JobDetail, JobList, LedgerWindow
 from tunerd.queries.views import SORTS, ContextDetail, ContextList, StudyDetail, StudyList
 
@@ -21,6 +22,10 @@ ANSWERS: dict[str, tuple[str, Any]] = {
     "/studies/{study}/jobs": ("The latest jobs of a study", JobList),
     "/studies/{study}/jobs/{sequence}": ("A job", JobDetail),
     "/studies/{study}/ledger": ("What following was worth", LedgerWindow),
+    "/studies/{study}/forecast": (
+        "What signals will be, what is planned, and what came",
+        StudyForecast,
+    ),
     "/studies/{study}/importance": ("What matters in a study", StudyExplanation),
     "/studies/{study}/recommendations/{recommendation}": (
         "What each change of a recommendation is expected to bring",

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from markupsafe import Markup
 
 from tunerd.events.printable import printable_value
+from tunerd.queries.forecasts import SignalPlan
 from tunerd.queries.job_views import JobRow
 from tunerd.queries.views import GainBlock, MeasuredRow, RunPoint, StudyDetail
 from tunerd.report.formatting import number, percent, percent_tick, plural, tick, value_text
@@ -15,7 +16,9 @@ from tunerd.report.svg import PlotAxis, linear_axis, log_axis, picture, tag
 
 __all__ = [
     "band_plot",
+    "forecast_plot",
     "gain_plot",
+    "hour_text",
     "parallel_plot",
     "progress_plot",
     "share_bar",
@@ -345,6 +348,49 @@ def jobs_plot(rows: Sequence[JobRow]) -> Markup:
         HEIGHT,
         *marks,
     )
+
+
+def forecast_plot(name: str, signal: SignalPlan) -> Markup:
+    """A signal's hours, a day back and two ahead: the band, its middle, and what came."""
+    hours = [*signal.past[-24:], *signal.windows[:48]]
+    values = [v for h in hours for v in (h.low, h.high, h.came) if v is not None]
+    if not values:
+        return Markup("")
+    up = linear_axis(min([*values, 0.0]), max(values))
+    marks = _grid(up, [tick(t) for t in up.ticks])
+    for i, hour in enumerate(hours):
+        x = _x((i + 0.5) / len(hours))
+        marks.append(
+            tag("line", x1=x, y1=_y(up, hour.low), x2=x, y2=_y(up, hour.high), class_="wick")
+        )
+        came = hour.came is not None
+        value = hour.median if hour.came is None else hour.came
+        band = f"{number(hour.low)} to {number(hour.high)}"
+        hint = (
+            f"{hour_text(hour.start_s)}: {number(value)} {'came' if came else 'foreseen'}, {band}"
+        )
+        dot = tag(
+            "circle",
+            tag("title", hint),
+            cx=x,
+            cy=_y(up, value),
+            r=DOT if came else DOT / 2,
+            class_="mark",
+        )
+        marks.append(dot)
+    return picture(
+        name,
+        "The signal by the hour",
+        "A line is the band that holds 80 %. A large dot is what came, a small one the middle of"
+        " what is foreseen.",
+        HEIGHT,
+        *marks,
+    )
+
+
+def hour_text(seconds: float) -> str:
+    """The beginning of an hour, in UTC."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%a %H:%M}"
 
 
 def progress_plot(runs: Sequence[RunPoint], goal: str, name: str = "progress") -> Markup:

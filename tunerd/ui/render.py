@@ -106,6 +106,7 @@ def _environment() -> Environment:
         "context_url": context_url,
         "following": FOLLOWING,
         "gain_text": gain_text,
+        "hour_text": plots.hour_text,
         "job_url": job_url,
         "kinds": KINDS,
         "label": context_label,

@@ -1,0 +1,79 @@
+"""The page of a study's forecast: bands, plan and what came, as the command says it."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ui.conftest import serving
+from tests.ui.test_api import held_to_the_schema
+from tests.ui.world import EVIL, World
+from tunerd.cli import run
+
+PATH = "/studies/toy/forecast"
+
+
+def hours(key: str, first_s: float, count: int, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "start_s": first_s + 3600 * i,
+            "end_s": first_s + 3600 * (i + 1),
+            "low": 80.0,
+            "median": 100.0 + i,
+            "high": 123.0,
+            "lowest": 50.0,
+            "highest": 200.0,
+            "contexts": {key: 0.6},
+            "key": key,
+            **more,
+        }
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def planned(world: World, tmp_path: Path) -> World:
+    """A plan that was withdrawn, of names that somebody else chose."""
+    own, now = world.copy(tmp_path / "world"), datetime.now(UTC)
+    begins = now.timestamp() // 3600 * 3600
+    plan = {
+        "signal": f"rps{{service={EVIL}}}",
+        "context": {"service": EVIL},
+        "state": "withdrawn",
+        "why": EVIL,
+        "methods": {"last value": 1.0},
+        "windows": hours("toy|n=8", begins, 24),
+        "past": hours("toy|n=8", begins - 3 * 3600, 3, came=111.5),
+    }
+    with own.opened() as store, store.transaction() as tx:
+        tx.save_forecast_plan("toy", {"feature": "n", "signals": [plan]}, now)
+    return own
+
+
+def test_the_page_has_bands_plan_and_what_came(
+    planned: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(planned) as site:
+        page, told = site.page(PATH), site.json(PATH)
+        assert PATH in site.page("/studies/toy")
+    held_to_the_schema("/studies/{study}/forecast", told)
+    (signal,) = told["signals"]
+    assert [hour["came"] for hour in signal["past"]] == [111.5] * 3
+    assert {hour["recommended"] for hour in signal["windows"]} == {"active"}
+    assert "<script>alert" not in page
+    assert "The plan is withdrawn" in page
+    assert page.count("<circle") == 27
+    for text in ("111.5", "foreseen, 80.00 to 123.0", "/studies/toy/contexts/n=8"):
+        assert text in page
+    assert run(["forecast", "toy", "--json", "--settings", str(planned.settings)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said.pop("made_at").replace("+00:00", "Z") == told.pop("made_at")
+    assert said == told
+
+
+def test_a_study_without_a_forecast_says_why(world: World) -> None:
+    with serving(world) as site:
+        assert "There is no forecast" in site.page(PATH)
+        assert site.json(PATH)["signals"] == []
