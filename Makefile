@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup peers demo demo-real docs test test-quick check format chaos bench-quick clean
+.PHONY: help setup peers demo demo-real docs test test-quick check format audit chaos bench-quick clean
 
 help: ## list what there is
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ check: $(READY) ## formatter, linter, types, import contract
 format: $(READY) ## format the code and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+audit: ## known weaknesses of dependencies, in build/audit.json, and what there is, in build/sbom.json
+	PYTHON="$(PYTHON)" PIP_OPTIONS="$(PIP_OPTIONS)" .ci/audit
 
 chaos: $(READY) ## kill, pause and stop three instances while jobs come in (half an hour)
 	$(BIN)/python -m benchmarks.chaos --check

@@ -4,11 +4,11 @@ import os
 from hashlib import blake2b
 
 from tunerd.settings import Settings
-from tunerd.store import Store, open_store
+from tunerd.store import Store, open_store, open_store_unchecked
 from tunerd.streams import open_stream
 from tunerd.streams.base import Stream, TopicContent, TopicSpec
 
-__all__ = ["instance_name", "store_of", "stream_of"]
+__all__ = ["instance_name", "store_of", "stream_of", "unchecked_store_of"]
 
 DAY_S = 86400.0
 """How long records are kept at least: an outage or a weekend's night must not lose any."""
@@ -16,9 +16,17 @@ DAY_S = 86400.0
 
 def store_of(settings: Settings, *, upgrade: bool = True) -> Store:
     """The store that the settings name; see :func:`tunerd.store.open_store`."""
+    return open_store(settings.store.url, _password(settings), upgrade=upgrade)
+
+
+def unchecked_store_of(settings: Settings) -> Store:
+    """The store that the settings name; see :func:`tunerd.store.open_store_unchecked`."""
+    return open_store_unchecked(settings.store.url, _password(settings))
+
+
+def _password(settings: Settings) -> str | None:
     password = settings.store.password
-    secret = None if password is None else password.get_secret_value()
-    return open_store(settings.store.url, secret, upgrade=upgrade)
+    return None if password is None else password.get_secret_value()
 
 
 def stream_of(settings: Settings) -> Stream:

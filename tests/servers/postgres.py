@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import psycopg
@@ -40,6 +41,8 @@ class PostgresServer:
         if self._user is not None:
             shutil.chown(self.folder, self._user)
         self._durable = durable
+        self.options: Sequence[str] = ()
+        """Further ones, ``name=value``, from the next start on."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,6 +66,7 @@ class PostgresServer:
                 capture_output=True,
             )
         options = [f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories="]
+        options += self.options
         if not self._durable:
             options += ["fsync=off", "full_page_writes=off"]
         with (self.folder / "server.log").open("ab") as log:

@@ -1,4 +1,4 @@
-"""A Kafka that asks who you are: SASL with a password, and TLS with certificates both ways."""
+"""Servers that ask who you are: a Kafka with SASL, and TLS both ways; a PostgreSQL with TLS."""
 
 import shutil
 import subprocess
@@ -7,8 +7,17 @@ from pathlib import Path
 
 from tests.servers import MissingServerError
 from tests.servers.kafka import KafkaServer
+from tests.servers.postgres import PostgresServer
 
-__all__ = ["PASSWORD", "USER", "Certificates", "certify", "secure_kafka"]
+__all__ = [
+    "PASSWORD",
+    "USER",
+    "Certificates",
+    "certify",
+    "secure_kafka",
+    "secure_postgres",
+    "use_certificate",
+]
 
 USER = "tunerd"
 PASSWORD = "Tr0ub4dor-and-3"  # noqa: S105
@@ -58,6 +67,39 @@ def secure_kafka(folder: Path) -> tuple[KafkaServer, Certificates]:
     }
     listeners = {"SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL", "TLS": "SSL", "OLD": "SSL"}
     return KafkaServer(folder / "broker", properties, listeners), made
+
+
+def secure_postgres(folder: Path) -> tuple[PostgresServer, Certificates]:
+    """Return a server that is running, with TLS. The superuser may come in without a password from
+    this machine, all others only with TLS and one. Its certificate is ``server.folder/used.pem``:
+    :func:`use_certificate` gives it another.
+
+    Raises MissingServerError without PostgreSQL or openssl.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made = _certificates(folder)
+    server = PostgresServer()
+    files = {"ssl_cert_file": "used.pem", "ssl_key_file": "used.key", "hba_file": "hba.conf"}
+    server.options = ["ssl=on", *(f"{key}={server.folder / name}" for key, name in files.items())]
+    try:
+        (server.folder / "hba.conf").write_text(
+            "host all postgres 127.0.0.1/32 trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
+        )
+        use_certificate(server, folder, "broker")
+        server.start()
+    except BaseException:
+        server.remove()
+        raise
+    return server, made
+
+
+def use_certificate(server: PostgresServer, folder: Path, name: str) -> None:
+    """Give a PostgreSQL the certificate ``name`` (``broker``, or the expired ``old``)."""
+    for kind, source in (("pem", name), ("key", "broker")):
+        file = server.folder / f"used.{kind}"
+        shutil.copy(folder / f"{source}.{kind}", file)
+        file.chmod(0o600)
+        shutil.chown(file, server.folder.owner())
 
 
 def _certificates(folder: Path) -> Certificates:

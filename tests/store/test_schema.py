@@ -1,5 +1,6 @@
 """The migrations lead to the tables, once, whoever comes first; a newer schema is left alone."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,47 @@ def test_head_is_the_newest_migration() -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(tunerd.store.migrations.__path__[0])))
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_migrations_since_instances_only_add() -> None:
+    """An older tunerd goes on beside a newer one: what it writes must stay allowed."""
+    versions = Path(tunerd.store.migrations.__path__[0]) / "versions"
+    later = [file for file in versions.glob("0*.py") if file.name >= "0005"]
+    assert len(later) >= 2
+    assert {file.name: what for file in later if (what := _harmful(file.read_text()))} == {}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'op.drop_column("jobs", "x")',
+        'op.alter_column("jobs", "x", nullable=False)',
+        'op.add_column("jobs", sa.Column("x", sa.Text(), nullable=False))',
+        'op.create_index("ix", "jobs", ["x"], unique=True)',
+        'op.execute("DROP TABLE jobs")',
+        'op.add_column("jobs", sa.Column("x", sa.Text(), sa.ForeignKey("t.y")))',
+    ],
+)
+def test_what_would_harm_an_older_tunerd_is_recognised(statement: str) -> None:
+    assert _harmful(statement)
+    assert not _harmful('op.add_column("jobs", sa.Column("x", sa.Text()))')
+
+
+def _harmful(text: str) -> list[str]:
+    """Statements of a migration that do more than add what an older tunerd need not know."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    used = [call for call in calls if ast.unparse(call.func).startswith("op.")]
+    return [ast.unparse(call) for call in used if not _only_adds(call)]
+
+
+def _only_adds(call: ast.Call) -> bool:
+    name, text = ast.unparse(call.func), ast.unparse(call)
+    if name == "op.add_column":
+        may_be_left_out = "nullable=False" not in text or "server_default=" in text
+        return may_be_left_out and not any(
+            word in text for word in ("ForeignKey", "unique=", "primary_key=", "CheckConstraint")
+        )
+    return name == "op.create_table" or (name == "op.create_index" and "unique" not in text)
 
 
 def test_the_migrations_lead_to_the_tables(new_url: str) -> None:

@@ -1,4 +1,4 @@
-"""``tunerd store export`` and ``tunerd store load``: move studies between stores."""
+"""``tunerd store export`` and ``load`` move studies between stores, ``migrate`` prepares one."""
 
 import os
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
 
 @click.group()
 def store() -> None:
-    """Move studies between stores: from SQLite to PostgreSQL, or to another installation."""
+    """Move studies between stores, or bring a store's schema up to date."""
 
 
 @store.command()
@@ -74,6 +74,21 @@ def load(file: Path | None, source: Path, as_json: bool) -> None:
     with open_the_store(settings) as opened, opened.guard(datetime.now(UTC)), progress() as show:
         studies, counts = opened.load(source, show)
     _tell(f"Took up {', '.join(studies) or 'no study'}", counts, as_json)
+
+
+@store.command()
+@settings_option
+def migrate(file: Path | None) -> None:
+    """Bring the schema of the store up to date, or make it, and do nothing else.
+
+    For a PostgreSQL where the daemon's user may not change tables. Run it as their owner before
+    the newer daemon starts; older ones may go on meanwhile. The owner is named by the environment:
+    TUNERD_STORE__URL and TUNERD_STORE__PASSWORD_FILE come before the settings file.
+    """
+    from tunerd.store.schema import HEAD
+
+    open_the_store(read_settings(file)).close()
+    click.echo(f"The store has schema {HEAD}.")
 
 
 def _tell(what: str, counts: Mapping[str, int], as_json: bool) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from tunerd import logs, telemetry
-from tunerd.connections import instance_name, store_of, stream_of
+from tunerd.connections import instance_name, stream_of, unchecked_store_of
 from tunerd.errors import (
     AlreadyRunningError,
     CannotStartError,
@@ -37,7 +37,7 @@ from tunerd.files import make_folder
 from tunerd.metrics import MetricsExporter
 from tunerd.service.gauges import GaugeSampler
 from tunerd.service.health import HealthMonitor
-from tunerd.service.membership import BEAT_S, Membership
+from tunerd.service.membership import BEAT_S, Membership, refuse_strangers
 from tunerd.service.systemd import SystemdNotifier
 from tunerd.service.topic_watch import TopicWatch
 from tunerd.service.tuner_process import TunerProcess
@@ -145,9 +145,14 @@ class _Daemon:
         with ExitStack() as open_until_end, self._signals():
             with _had(f"data_dir {settings.data_dir}"):
                 make_folder(settings.data_dir)
-            store = open_until_end.enter_context(store_of(settings))
+            store = open_until_end.enter_context(unchecked_store_of(settings))
             self.guards = {"store": self._claim(store)}
             open_until_end.callback(self._give_back, self.guards["store"])
+            # Whoever may not have the store must not change it either.
+            if self._shares(store):
+                refuse_strangers(settings, store)
+            store.upgrade_schema()
+            self.guards["store"].check()  # a new store had no room for the name of its holder
             if settings.stream.kind == "jsonl":
                 with _had(f"stream.folder {settings.stream.folder}"):
                     make_folder(settings.stream.folder)

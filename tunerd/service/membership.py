@@ -25,8 +25,9 @@ from tunerd.settings import Settings
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.placement import LEASE_S, PAUSE_S
 from tunerd.store import InstanceRow, Store, leased_study
+from tunerd.store.instances import InstanceReads, Neighbour
 
-__all__ = ["BEAT_S", "Membership"]
+__all__ = ["BEAT_S", "Membership", "refuse_strangers"]
 
 BEAT_S = 2.0
 
@@ -51,7 +52,7 @@ class Membership:
         """Enter this daemon among the instances of the store.
 
         Raises:
-            MisconfiguredError: an instance of another installation works on this store.
+            MisconfiguredError: as :func:`refuse_strangers`.
         """
         store.limit_pauses(PAUSE_S)
         name, now = instance_name(settings), datetime.now(UTC)
@@ -71,9 +72,7 @@ class Membership:
             others = [
                 other for other in tx.instances() if other.name != name and other.silent_s < LEASE_S
             ]
-            for other in others:
-                if other.installation != row.installation:
-                    raise MisconfiguredError([_stranger(other, row)])
+            refuse_strangers(settings, tx)
             tx.join_instance(row)
         return cls(store, row, not others, others=others)
 
@@ -128,14 +127,26 @@ class Membership:
             pass
 
 
+def refuse_strangers(settings: Settings, store: InstanceReads) -> None:
+    """Look who works on this store, whatever its schema is.
+
+    Raises:
+        MisconfiguredError: an instance of another installation does.
+    """
+    ours = _installation(settings)
+    for other in store.neighbours(instance_name(settings), LEASE_S):
+        if other.installation != ours:
+            raise MisconfiguredError([_stranger(other, ours)])
+
+
 def _installation(settings: Settings) -> str:
     """What instances must agree on: with other topics each would send what others do not read."""
     topics = settings.topics.model_dump(exclude={"create"})
     return json.dumps({"name": settings.name, "topics": topics}, sort_keys=True)
 
 
-def _stranger(other: InstanceRow, row: InstanceRow) -> ValidationProblem:
-    theirs, ours = json.loads(other.installation), json.loads(row.installation)
+def _stranger(other: Neighbour, installation: str) -> ValidationProblem:
+    theirs, ours = json.loads(other.installation), json.loads(installation)
     if theirs.get("name") != ours["name"]:
         what = f"its name is {theirs.get('name')!r} and not {ours['name']!r}"
     else:

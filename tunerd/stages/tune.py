@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from tunerd import logs, telemetry
-from tunerd.connections import store_of
+from tunerd.connections import unchecked_store_of
 from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.model.training import PORTION_MOST, portions
 from tunerd.core.observation import Observation
@@ -141,7 +141,7 @@ class TuneStage:
 
         ``instance`` and ``owner`` are given where several instances share the store.
         """
-        store = store_of(settings)
+        store = unchecked_store_of(settings)
         if owner:
             store.limit_pauses(PAUSE_S)
         return cls(

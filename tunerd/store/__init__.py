@@ -17,7 +17,7 @@ from tunerd.store.provenance import ProvenanceRow
 from tunerd.store.quarantine import QuarantineRow, QuarantineState, nodes_of
 from tunerd.store.recommendations import RecommendationRow
 from tunerd.store.requests import InsertedRequests, RequestRow
-from tunerd.store.store import Store, Transaction, open_store
+from tunerd.store.store import Store, Transaction, open_store, open_store_unchecked
 from tunerd.store.studies import StudyGeneration, StudyRow
 from tunerd.store.tuner_state import ContextRow, CorruptCheckpointError, TuneStep, checkpoint_name
 
@@ -52,6 +52,7 @@ __all__ = [
     "leased_study",
     "nodes_of",
     "open_store",
+    "open_store_unchecked",
     "serving",
     "study_lease",
 ]

@@ -220,6 +220,14 @@ def _exists(pid: int) -> bool:
     return True
 
 
+def _first(connection: sa.Connection, statement: sa.Select[Any]) -> Any:
+    """The row, where there is one; a store of an older schema need not have the table."""
+    (table,) = statement.get_final_froms()
+    if not sa.inspect(connection).has_table(str(table)):
+        return None
+    return connection.execute(statement).one_or_none()
+
+
 class _AdvisoryLock(InstanceLock):
     KEY = "hashtextextended('tunerd daemon ' || current_schema(), 0)"
     NAME = "hashtextextended('tunerd instance ' || current_schema() || ' ' || :instance, 0)"
@@ -231,6 +239,7 @@ class _AdvisoryLock(InstanceLock):
         """Name of one of several that share the store; None for whoever wants it alone."""
         self._connection: sa.Connection | None = None
         self._claimed = False
+        self._entered = False
         self._claim()
 
     def _claim(self) -> None:
@@ -254,12 +263,18 @@ class _AdvisoryLock(InstanceLock):
         got = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({self.KEY})")
         if not got.scalar_one():
             self._refuse(connection)
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
-        connection.execute(
-            self._database.insert(daemons)
-            .values(name="daemon", **holder)
-            .on_conflict_do_update(index_elements=["name"], set_=holder)
-        )
+        self._enter(connection)
+
+    def _enter(self, connection: sa.Connection) -> None:
+        """Write down who has the store; in a new one, :meth:`check` does so once it has tables."""
+        self._entered = self._instance is not None or sa.inspect(connection).has_table("daemons")
+        if self._instance is None and self._entered:
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": self._now}
+            connection.execute(
+                self._database.insert(daemons)
+                .values(name="daemon", **holder)
+                .on_conflict_do_update(index_elements=["name"], set_=holder)
+            )
 
     def _share(self, connection: sa.Connection, instance: str) -> None:
         got = connection.execute(
@@ -270,7 +285,7 @@ class _AdvisoryLock(InstanceLock):
             statement = sa.select(
                 instances.c.pid, instances.c.host, instances.c.started_at.label("since")
             )
-            row = connection.execute(statement.where(instances.c.name == instance)).one_or_none()
+            row = _first(connection, statement.where(instances.c.name == instance))
             self._tell(what, row)
         shared = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock_shared({self.KEY})")
         if not shared.scalar_one():
@@ -278,13 +293,13 @@ class _AdvisoryLock(InstanceLock):
 
     def _refuse(self, connection: sa.Connection) -> NoReturn:
         """Say who has the store: one that has it alone, or the last of those that share it."""
-        row = connection.execute(sa.select(daemons)).one_or_none()
+        row = _first(connection, sa.select(daemons))
         if self._instance is None:
             started = instances.c.started_at
             sharing = sa.select(instances.c.pid, instances.c.host, started.label("since"))
             now = self._database.now(connection)
             living = sharing.where(instances.c.heartbeat_at > now - BEATS_WITHIN)
-            row = connection.execute(living.order_by(started.desc()).limit(1)).one_or_none() or row
+            row = _first(connection, living.order_by(started.desc()).limit(1)) or row
         self._tell(f"store {self._database.place}", row)
 
     def _tell(self, what: str, row: Any) -> NoReturn:
@@ -310,6 +325,8 @@ class _AdvisoryLock(InstanceLock):
         if self._connection is not None:
             try:
                 self._connection.exec_driver_sql("SELECT 1")
+                if not self._entered:
+                    self._enter(self._connection)
                 return False
             except sa.exc.DBAPIError:
                 self.release()

@@ -7,7 +7,7 @@ written for a while is silent, and the leases that it does not renew run out.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,7 +16,7 @@ from tunerd.store.json_text import to_json, whole_json
 from tunerd.store.leases import LeaseWrites
 from tunerd.store.tables import instances
 
-__all__ = ["InstanceReads", "InstanceRow", "InstanceWrites"]
+__all__ = ["InstanceReads", "InstanceRow", "InstanceWrites", "Neighbour"]
 
 FORGET_AFTER = timedelta(days=1)
 """The row of an instance that was silent for so long is deleted when another one joins."""
@@ -49,8 +49,30 @@ class InstanceRow:
     tuner_silent_s: float | None = None
 
 
+class Neighbour(NamedTuple):
+    """What can be read of an instance in every schema that has instances."""
+
+    pid: int
+    host: str
+    installation: str
+
+
 class InstanceReads(StoreReads):
     """Who is there."""
+
+    def neighbours(self, name: str, within_s: float) -> list[Neighbour]:
+        """Instances of other names with a heartbeat lately; none in a schema without instances."""
+        table = instances.c
+        with self._reading() as connection:
+            if not sa.inspect(connection).has_table(instances.name):
+                return []
+            since = self._database.now(connection) - timedelta(seconds=within_s)
+            rows = connection.execute(
+                sa.select(table.pid, table.host, table.installation).where(
+                    table.name != name, table.heartbeat_at > since
+                )
+            ).all()
+        return [Neighbour(*row) for row in rows]
 
     def instances(self) -> list[InstanceRow]:
         """All instances by name, also those that are silent."""

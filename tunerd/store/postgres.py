@@ -14,6 +14,8 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
+from tunerd.store.certificate import refused_certificate
+
 __all__ = ["postgres_engine"]
 
 CONNECT_TIMEOUT_S = 10
@@ -102,6 +104,15 @@ def postgres_engine(
     def connect(
         _dialect: object, _record: object, arguments: Any, parameters: dict[str, Any]
     ) -> _WatchedConnection:
-        return _WatchedConnection.connect(*arguments, **parameters)
+        try:
+            return _WatchedConnection.connect(*arguments, **parameters)
+        except psycopg.OperationalError as error:
+            # Which of a dozen reasons it was, the driver's library says to nobody.
+            if "certificate verify failed" not in str(error):
+                raise
+            reason = refused_certificate(parameters)
+            raise psycopg.OperationalError(
+                f"the server's certificate is refused: {reason}"
+            ) from error
 
     return engine

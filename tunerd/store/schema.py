@@ -25,12 +25,18 @@ def upgrade_schema(database: Database) -> None:
     """Create or migrate what is older than this tunerd.
 
     Raises:
-        MisconfiguredError: the schema is of a newer tunerd.
-        StoreUnavailableError: the database cannot be reached or this user may not change it.
+        MisconfiguredError: the schema is of a newer tunerd, or older and this user may not change
+            it.
+        StoreUnavailableError: the database cannot be reached.
     """
     with database.reading() as connection:
-        if _version(connection) == HEAD:
+        version = _version(connection)
+        if version == HEAD:
             return
+        if version is not None and version > HEAD:
+            raise _newer(database, version)
+        if not _may_migrate(connection, database):
+            raise _not_current(database, version, "its owner has to run `tunerd store migrate`")
     with _alembic, database.writing() as connection:
         database.lock(connection, "schema")
         _migrate(connection, database)
@@ -47,14 +53,27 @@ def check_schema(database: Database) -> None:
     if version is not None and version > HEAD:
         raise _newer(database, version)
     if version != HEAD:
-        content = f"has schema {version}" if version else "holds nothing of tunerd"
-        raise MisconfiguredError(
-            [
-                ValidationProblem(
-                    "store.url", f"{database.place} {content}, not {HEAD}; `tunerd run` upgrades"
-                )
-            ]
-        )
+        raise _not_current(database, version, "`tunerd run` upgrades")
+
+
+def _not_current(database: Database, version: str | None, remedy: str) -> MisconfiguredError:
+    content = f"has schema {version}" if version else "holds nothing of tunerd"
+    return MisconfiguredError(
+        [ValidationProblem("store.url", f"{database.place} {content}, not {HEAD}; {remedy}")]
+    )
+
+
+def _may_migrate(connection: sa.Connection, database: Database) -> bool:
+    """Whether this user may add tables, and columns to those that are there."""
+    if database.is_sqlite:
+        return True
+    if not connection.exec_driver_sql(
+        "SELECT has_schema_privilege(current_schema(), 'CREATE')"
+    ).scalar_one():
+        return False
+    owner = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(:name)"
+    owns = connection.execute(sa.text(owner), {"name": VERSION_TABLE}).scalar_one_or_none()
+    return owns is not False
 
 
 def _newer(database: Database, version: str) -> MisconfiguredError:

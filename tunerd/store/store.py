@@ -6,7 +6,7 @@ this order, so that no two transactions wait for each other: positions, leases, 
 name, recommendations.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ from tunerd.store.studies import GenerationOutcome, StudyReads, StudyWrites
 from tunerd.store.transfer import Show, export_store, load_store
 from tunerd.store.tuner_state import TunerStateReads, TunerStateWrites
 
-__all__ = ["Store", "Transaction", "open_store"]
+__all__ = ["Store", "Transaction", "open_store", "open_store_unchecked"]
 
 
 class Transaction(
@@ -90,6 +90,10 @@ class Store(
         """
         with self._database.writing() as connection:
             yield Transaction(self._database, connection)
+
+    def upgrade_schema(self) -> None:
+        """See :func:`tunerd.store.schema.upgrade_schema`."""
+        upgrade_schema(self._database)
 
     def guard(self, now: datetime) -> InstanceLock:
         """Claim the store for this daemon.
@@ -199,9 +203,28 @@ def open_store(url: str, password: str | None = None, *, upgrade: bool = True) -
         MisconfiguredError: the URL is wrong, or the schema is of a newer tunerd.
         StoreUnavailableError: the database cannot be reached.
     """
-    database = Database(url, password, create=upgrade)
+    return _opened(
+        Database(url, password, create=upgrade), upgrade_schema if upgrade else check_schema
+    )
+
+
+def open_store_unchecked(url: str, password: str | None = None) -> Store:
+    """Open a store whatever its schema is, and make the file where there is none.
+
+    For a daemon, which claims the store before it upgrades it (:meth:`Store.upgrade_schema`), and
+    for its tuner process: one that is started again goes on where a newer daemon has upgraded the
+    store meanwhile.
+
+    Raises:
+        MisconfiguredError: the URL is wrong.
+        StoreUnavailableError: the database cannot be reached.
+    """
+    return _opened(Database(url, password), lambda _: None)
+
+
+def _opened(database: Database, prepare: Callable[[Database], None]) -> Store:
     try:
-        (upgrade_schema if upgrade else check_schema)(database)
+        prepare(database)
         database.watch()
     except BaseException:
         database.close()
