@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from alembic.script import ScriptDirectory
 
 import tunerd.store.migrations
 from tunerd.errors import MisconfiguredError
-from tunerd.store import open_store
+from tunerd.store import open_store, schema
+from tunerd.store.engine import Database
 from tunerd.store.schema import HEAD, VERSION_TABLE
 from tunerd.store.tables import metadata
 
@@ -122,11 +124,47 @@ def test_opening_an_up_to_date_store_does_not_import_alembic(new_url: str) -> No
     open_store(new_url).close()
     program = """
 import sys
-from tunerd.store import open_store
+from tunerd.store import open_store, schema
+from tunerd.store.engine import Database
 open_store(sys.argv[1]).close()
 assert not any(name.split(".")[0] == "alembic" for name in sys.modules)
 """
     subprocess.run([sys.executable, "-c", program, new_url], check=True)
+
+
+@pytest.mark.slow
+def test_a_deadlock_with_an_older_daemon_is_tried_again(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other holds what the migration wants, and wants what the migration holds."""
+    engine = sa.create_engine(postgres_url)
+    tries = []
+
+    def migrate(connection: sa.Connection, _database: Database) -> None:
+        tries.append(1)
+        connection.exec_driver_sql("LOCK TABLE first IN ACCESS EXCLUSIVE MODE")
+        if len(tries) == 1:
+            other.exec_driver_sql("LOCK TABLE second IN ACCESS SHARE MODE")
+            waits.start()
+        connection.exec_driver_sql("LOCK TABLE second IN ACCESS EXCLUSIVE MODE")
+
+    def work() -> None:
+        other.exec_driver_sql("SET LOCAL deadlock_timeout = '1min'")  # the migration has to yield
+        other.exec_driver_sql("LOCK TABLE first IN ACCESS SHARE MODE")
+        other.commit()
+
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE first (id int)")
+        connection.exec_driver_sql("CREATE TABLE second (id int)")
+    monkeypatch.setattr(schema, "_migrate", migrate)
+    waits = threading.Thread(target=work)
+    database = Database(postgres_url)
+    with engine.connect() as other:
+        schema.upgrade_schema(database)
+        waits.join()
+    assert len(tries) == 2
+    database.close()
+    engine.dispose()
 
 
 def _set_version(url: str, version: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.errors import MisconfiguredError, StoreUnavailableError, ValidationProblem
 from tunerd.store.engine import Database
 
 __all__ = ["HEAD", "VERSION_TABLE", "check_schema", "upgrade_schema"]
@@ -16,6 +16,11 @@ HEAD = "0007"
 
 VERSION_TABLE = "tunerd_schema"
 """Not Alembic's default name, in case the database is shared."""
+
+TRIES, LOCK_MS = 20, 3000
+"""A migration locks whole tables, which older daemons write to meanwhile, in an order of their own.
+It waits for a lock no longer than this, since they wait behind it, and then begins again."""
+_DEADLOCK, _LOCK_TIMEOUT = "40P01", "55P03"
 
 _alembic = threading.Lock()
 """Alembic keeps its context in module globals."""
@@ -37,9 +42,24 @@ def upgrade_schema(database: Database) -> None:
             raise _newer(database, version)
         if not _may_migrate(connection, database):
             raise _not_current(database, version, "its owner has to run `tunerd store migrate`")
-    with _alembic, database.writing() as connection:
-        database.lock(connection, "schema")
-        _migrate(connection, database)
+    for left in reversed(range(TRIES)):
+        try:
+            with _alembic, database.writing() as connection:
+                if not database.is_sqlite:
+                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MS}")
+                database.lock(connection, "schema")
+                _migrate(connection, database)
+            return
+        except StoreUnavailableError as error:
+            if not left or not _is_contended(error):
+                raise
+
+
+def _is_contended(error: StoreUnavailableError) -> bool:
+    """Whether an older daemon that goes on working had the locks: nothing was changed."""
+    cause = error.__cause__
+    state = getattr(cause.orig, "sqlstate", None) if isinstance(cause, sa.exc.DBAPIError) else None
+    return state in (_DEADLOCK, _LOCK_TIMEOUT)
 
 
 def check_schema(database: Database) -> None:
