@@ -56,10 +56,10 @@ Outcome = dict[str, Any]
 class Limits:
     """What a run gets."""
 
-    window_s: float = 0.45
+    window_s: float = 0.6
     """Steps are counted for about so long, once warm."""
     limit_s: float = 4.0
-    memory_mib: int = 208
+    memory_mib: int = 128
     """Beyond what torch takes before anything runs; ranks share it."""
     tries: int = 4
     """Runs in all of one that others disturb."""

@@ -132,7 +132,7 @@ def test_init_takes_each_column_of_such_a_table_for_what_it_is(tmp_path: Path) -
                     "job_id": job.job_id,
                     "status": "succeeded" if ran else "out_of_memory",
                     "finished_at": f"2026-01-01T{number // 60:02}:{number % 60:02}:00+00:00",
-                    "reason": "" if ran else "over 208 MiB",
+                    "reason": "" if ran else "over 128 MiB",
                     **job.context,
                     **job.config,
                     "samples_per_s": 100.0 + number * 17 % 93 if ran else "",
