@@ -93,7 +93,7 @@ def list_(
 @quarantine.command()
 @settings_option
 @study_argument()
-@click.argument("sequence", type=click.IntRange(1))
+@click.argument("sequence", type=click.IntRange(1, 2**63 - 1))
 @json_option
 def show(file: Path | None, study: str, sequence: int, as_json: bool) -> None:
     """Show one job: what it reported, and why nothing is learned from it."""
@@ -117,7 +117,7 @@ def show(file: Path | None, study: str, sequence: int, as_json: bool) -> None:
 @quarantine.command()
 @settings_option
 @study_argument()
-@click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=click.IntRange(1))
+@click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=click.IntRange(1, 2**63 - 1))
 @_filters
 @click.option("--all", "everything", is_flag=True, help="All that wait, within the filters.")
 @why_option
@@ -145,7 +145,7 @@ def release(
 @quarantine.command()
 @settings_option
 @study_argument()
-@click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=click.IntRange(1))
+@click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=click.IntRange(1, 2**63 - 1))
 @_filters
 @click.option("--all", "everything", is_flag=True, help="All that wait, within the filters.")
 @why_option

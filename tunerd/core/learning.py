@@ -302,6 +302,7 @@ class StudyLearner:
         for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
             if isinstance(job.observation, CorrectedObservation):
                 # What it takes the place of may have gone into quarantine since its row was made.
+                self.features.take_place(job.observation)
                 own = self.features.rows([job.observation])
                 score[i], ran[i], weight[i] = own.score[0], own.ran[0], own.ran_weight[0]
             for sequence in self._screened(job, key, float(score[i]), latest):
@@ -327,13 +328,14 @@ class StudyLearner:
                     self.plausibility.accept(key, report, [earlier])
                 return []
             if earlier in self.features.quarantined:
-                self.plausibility.forget(earlier)
                 self.quarantine.corrected.append(earlier)
+            if earlier in self.features.quarantined or np.isfinite(score):
+                self.plausibility.forget(earlier)
         wrong = self.study.plausibility.broken_by(observation.metrics)
         held: Sequence[HeldScore] = ()
         if wrong is not None:
             held = [HeldScore(report, "bounds", wrong)]
-        elif np.isfinite(score):
+        elif np.isfinite(score) or observation.sequence in self.plausibility.bad:
             own = latest.setdefault((key, job.config_id), self._latest(key, job.config_id))
             screening = self.plausibility.see(key, report, own)
             self.quarantine.confirmed += screening.confirmed
@@ -362,7 +364,7 @@ class StudyLearner:
             value = None
             if not np.isnan(report.value):
                 value = max(-LARGEST, min(report.value, LARGEST))
-            self.features.quarantined.add(report.sequence)
+            self.features.quarantined.setdefault(report.sequence, 0)
             self.usability.hold_back(value)
             self.quarantine.held.append(
                 QuarantinedJob(
@@ -405,9 +407,9 @@ class StudyLearner:
             return rows
         score = rows.score.copy()
         changed = [
-            correction.earlier.sequence
+            place
             for correction in corrections.values()
-            if correction.earlier.sequence not in self.features.quarantined
+            if (place := self.features.learned_at(correction)) is not None
             and self.study.score(correction.earlier.metrics) is not None
             and self.features.teaches(correction)
         ]
@@ -512,9 +514,7 @@ class StudyLearner:
         state = self.contexts[key]
         ran = self.study.ran(observation)
         if observation.sequence in self.features.quarantined:
-            asked = ran is not FeasibilityLabel.UNKNOWN and not observation.history
-            if state.campaign is not None and asked:
-                state.campaign.count(cid)  # what was asked for was run
+            self._count_round(state, key, job)  # what was asked for was run
             self._note_job(state, key, observation)
             return
         counted = ran
@@ -540,9 +540,21 @@ class StudyLearner:
                 self.gains.compare(self.study, state.promised.get(cid), score, counted)
             usable = None if ran is FeasibilityLabel.NO else score
             state.introduction.see(cid, usable, observation.sequence)
-            if state.campaign is not None and ran is not FeasibilityLabel.UNKNOWN:
-                state.campaign.count(cid)  # above a share or not: what was asked for was run
+            self._count_round(state, key, job)  # above a share or not
         self._note_job(state, key, observation)
+
+    def _count_round(self, state: ContextState, key: str, job: NamedJob) -> None:
+        """Let a campaign's round know that what it asked for was run, each attempt once."""
+        observation, ran = job.observation, self.study.ran(job.observation)
+        if state.campaign is None or ran is FeasibilityLabel.UNKNOWN or observation.history:
+            return
+        if isinstance(observation, CorrectedObservation):
+            earlier = observation.earlier
+            same = self.study.context_key(earlier.context) == key
+            same = same and self._named_job(earlier, key).config_id == job.config_id
+            if same and self.study.ran(earlier) is not FeasibilityLabel.UNKNOWN:
+                return
+        state.campaign.count(job.config_id)
 
     def _note_job(self, state: ContextState, key: str, observation: Observation) -> None:
         finished = observation.finished_at
@@ -555,11 +567,11 @@ class StudyLearner:
     ) -> None:
         """Put right what a job said of its configuration when it counted before. ``score`` is NaN
         also where that stays as good as it was."""
-        study, earlier = self.study, one.earlier
-        if earlier.sequence in self.features.quarantined:
+        study, earlier, place = self.study, one.earlier, self.features.learned_at(one)
+        if place is None:
             self._remember_one(job, key, None if np.isnan(score) else score, weight)
             return
-        if isinstance(one, ReleasedObservation) or one.sequence in self.features.quarantined:
+        if isinstance(one, ReleasedObservation):
             self._note_job(self.contexts[key], key, one)
             return
         exact = study.score(one.metrics) if np.isnan(score) else score
@@ -569,11 +581,10 @@ class StudyLearner:
         was, ran = study.ran(earlier), study.ran(one)
         before_key = study.context_key(earlier.context)
         before = self._named_job(earlier, before_key)
-        if (before_key, before.config_id) != (key, job.config_id):
+        moved = (before_key, before.config_id) != (key, job.config_id)
+        if moved or one.sequence in self.features.quarantined:
             taken = self.contexts[before_key]
-            taken.evidence.correct(
-                before.config_id, earlier.sequence, None, was, FeasibilityLabel.UNKNOWN
-            )
+            taken.evidence.correct(before.config_id, place, None, was, FeasibilityLabel.UNKNOWN)
             self.look_again([before_key])
             self._remember_one(job, key, exact, weight)
             return
@@ -582,7 +593,7 @@ class StudyLearner:
             return
         state = self.contexts[key]
         run = None if exact is None else (exact, weight)
-        state.evidence.correct(job.config_id, earlier.sequence, run, was, ran, measured=measured)
+        state.evidence.correct(job.config_id, place, run, was, ran, measured=measured)
         if ran is FeasibilityLabel.NO and was is not ran and not one.history:
             state.introduction.see(job.config_id, None, one.sequence)
         self._note_job(state, key, one)

@@ -105,7 +105,7 @@ class ReportedScore(NamedTuple):
     config_id: str
     user: str | None = None
     settled: bool = False
-    """Whether what waited was believed after all."""
+    """Whether it was believed after all, or because it came near another."""
 
 
 class HeldScore(NamedTuple):
@@ -211,12 +211,13 @@ class OutlierFilter:
         for place, report in enumerate(here.waiting):
             if report.sequence in settled:
                 here.waiting[place] = report._replace(settled=True)
-        here.add(job)
+        here.add(job._replace(settled=True))
         self._everywhere.add(job)
 
     def forget(self, sequence: int) -> None:
-        """A job that waits can confirm no other any more."""
+        """What a job reported holds no longer: it confirms no other, and is not alone."""
         for here in self._contexts.values():
+            here.early = [report for report in here.early if report.sequence != sequence]
             for report in [report for report in here.waiting if report.sequence == sequence]:
                 here.waiting.remove(report)
 
@@ -252,6 +253,8 @@ class OutlierFilter:
         """The one of the first jobs that no other comes near, or those that share a mark; they are
         taken back."""
         for extreme in (min(here.early), max(here.early)):
+            if extreme.settled:
+                continue
             mark = is_mark(abs(extreme.value))
             alone = [
                 report

@@ -255,8 +255,11 @@ class CommandHandler:
         open_states = ("held", "bad") if release else ("held",)
         wanted = command.arguments["sequences"]
         rows = self.store.quarantine_rows(books.study.name, wanted)
+        news = books.tuner.quarantine
         done = {n for decision in self.changes.quarantine for n in decision.sequences}
-        there = [n for n, row in rows.items() if row.state in open_states and n not in done]
+        done |= {*news.confirmed, *news.corrected}
+        inside = books.tuner.features.quarantined.keys() - done  # as of this step
+        there = [n for n, row in rows.items() if row.state in open_states and n in inside]
         if not there:
             return "refused: none of these jobs waits in quarantine"
         if not release:

@@ -14,6 +14,7 @@ __all__ = ["arguments_problem"]
 
 _Scalar = bool | int | float | str | None
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Sequence = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 _AtLeastOne = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
@@ -60,7 +61,7 @@ class _LimitArguments(_ContextArguments, frozen=True):
 class _QuarantineArguments(Struct, frozen=True):
     """Of ``release`` and ``confirm``."""
 
-    sequences: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1, max_length=10_000)]
+    sequences: Annotated[list[_Sequence], Meta(min_length=1, max_length=10_000)]
 
 
 class _NumberArguments(Struct, frozen=True):

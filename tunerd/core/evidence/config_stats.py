@@ -282,6 +282,10 @@ class ConfigStatsTable:
         scores = [run[0] for run in trial.latest]
         trial.take_back(score)
         trial.ran = max(0, trial.ran - 1)
+        self.jobs = max(0, self.jobs - 1)
+        trial.unasked = min(trial.unasked, trial.ran + trial.failures)
+        if not (trial.ran or trial.failures or trial.runs):
+            del self.trials[candidate_id]
         nearest = min((abs(other - score) for other in scores if other != score), default=math.inf)
         self.apart = [difference for difference in self.apart if difference < nearest / 2.0]
 

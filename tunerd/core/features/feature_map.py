@@ -42,7 +42,7 @@ _RAN = {
 
 HELD_BACK = ""
 """Name under which a dump has :attr:`FeatureMap.held_back`, and :attr:`FeatureMap.quarantined` as
-negative numbers: no category is called so."""
+negative numbers, with what took their places: no category is called so."""
 DESCRIBED = 0.3
 """Standard deviation of the columns of a category's values where lookups describe them. As wide as
 any other they would take more than half of what is due to the lookups, and a new kind of hardware
@@ -59,12 +59,14 @@ class FeatureMap:
     def __init__(self, study: Study, vocabulary: Mapping[str, Sequence[str]] | None = None) -> None:
         self.study = study
         known = dict(vocabulary or {})
-        held = {int(sequence) for sequence in known.pop(HELD_BACK, ())}
-        self.held_back = {sequence for sequence in held if sequence > 0}
+        held = [name.partition(":") for name in known.pop(HELD_BACK, ())]
+        places = [(-int(name), int(place or 0)) for name, _, place in held if name[0] == "-"]
+        self.held_back = {int(name) for name, _, _ in held if name[0] != "-"}
         """Sequences of observations whose scores no model sees: they were corrected since."""
-        self.quarantined = {-sequence for sequence in held if sequence < 0}
+        self.quarantined = dict(places)
         """Sequences of observations of which no model sees anything
-        (:mod:`tunerd.core.outliers`)."""
+        (:mod:`tunerd.core.outliers`) → that of the first which took its place: its release or its
+        end; 0 before that."""
         columns: list[FeatureColumn] = []
         self._sources: list[ColumnSource] = []
         for source in _sources(study):
@@ -100,12 +102,28 @@ class FeatureMap:
     def dump(self) -> dict[str, list[str]]:
         """Vocabulary of the categories, and what is held back, as JSON values, for the
         constructor."""
-        held = sorted([*self.held_back, *(-sequence for sequence in self.quarantined)])
-        return self._vocabulary.dump() | {HELD_BACK: list(map(str, held))}
+        held = [
+            f"-{sequence}:{place}" if place else f"-{sequence}"
+            for sequence, place in sorted(self.quarantined.items())
+        ]
+        return self._vocabulary.dump() | {HELD_BACK: [*held, *map(str, sorted(self.held_back))]}
+
+    def take_place(self, job: CorrectedObservation) -> None:
+        """Remember what took the place of a job in quarantine first: a release and an end may both
+        come, and the job is learned once."""
+        if self.quarantined.get(job.earlier.sequence) == 0:
+            self.quarantined[job.earlier.sequence] = job.sequence
+
+    def learned_at(self, job: CorrectedObservation) -> int | None:
+        """Sequence at which the earlier one, whose place a job takes, was learned; None where it
+        was in quarantine until now."""
+        earlier = job.earlier.sequence
+        place = self.quarantined.get(earlier, earlier)
+        return None if place in (0, job.sequence) else place
 
     def teaches(self, job: CorrectedObservation) -> bool:
         """Whether a job teaches what it did not as the earlier one whose place it takes."""
-        if job.earlier.sequence in self.quarantined:
+        if self.learned_at(job) is None:
             return True
         return not isinstance(job, ReleasedObservation) and self.study.teaches_anew(job)
 
