@@ -450,3 +450,9 @@ def test_a_table_whose_first_line_is_odd_loses_none_without_a_word(
     except MisconfiguredError:
         return
     assert len(rows) == text.count("\n") - 1
+
+
+def test_excels_own_first_line_is_no_text_above_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "excel.csv"
+    path.write_text("sep=;\ntp;pp;tokens\n1;2;30.5\n2;2;31.5\n4;2;33\n")
+    assert open_table(path).columns == ("tp", "pp", "tokens")

@@ -218,9 +218,10 @@ def sniffed(sample: str, first: str) -> str:
 def lines_above(sample: str, delimiter: str) -> int:
     """How many records stand above the names of the columns: a title, or what a program says of
     itself. Comments do not count."""
-    text = "".join(
-        line for line in sample.splitlines(keepends=True) if not line.lstrip().startswith(COMMENTS)
-    )
+    lines = sample.splitlines(keepends=True)
+    if lines and _TOLD.fullmatch(lines[0].rstrip("\r\n")):
+        del lines[0]  # as told_delimiter takes it
+    text = "".join(line for line in lines if not line.lstrip().startswith(COMMENTS))
     return _above(_sampled(text, delimiter))
 
 
