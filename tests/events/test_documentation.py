@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tunerd.core.observation import Observation
@@ -22,6 +23,7 @@ from tunerd.events import (
     read_request,
     request_schema,
 )
+from tunerd.events.plan import PublishedPlan
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
 NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
@@ -32,7 +34,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_example_events_are_accepted() -> None:
-    job, cloudevent, halves, _, request = blocks("json")
+    job, cloudevent, halves, _, _, plan, request = blocks("json")
     for example in (job, cloudevent):
         seen = read_job(example.encode(), (), NOW)
         assert isinstance(seen, Observation), seen
@@ -49,6 +51,7 @@ def test_the_example_events_are_accepted() -> None:
     assert types == ["started", "reported", "completed"]
     asked = read_request(request.encode(), (), NOW)
     assert isinstance(asked, AdviceRequest), asked
+    assert msgspec.json.decode(plan, type=PublishedPlan).feature == "rps"
 
 
 def test_the_example_recommendation_is_one() -> None:
@@ -73,7 +76,7 @@ def test_the_table_lists_every_field_and_says_which_are_required(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_the_programs_run(number: int, tmp_path: Path) -> None:
     program = blocks("python")[number]
     (tmp_path / "stream").mkdir()
@@ -85,9 +88,10 @@ def test_the_programs_run(number: int, tmp_path: Path) -> None:
         0: "assert choice.config['tp'] in (4, 8)",
         1: "",
         2: f"import json\nassert choose(json.loads({message!r}), '1')['tp'] in (4, 8)",
-        3: "",
-        4: "assert answer is None and choice is None",
-        5: "assert choice.config['tp'] in (4, 8) and choice.match == 'exact'",
+        3: "assert choice is None",
+        4: "",
+        5: "assert answer is None and choice is None",
+        6: "assert choice.config['tp'] in (4, 8) and choice.match == 'exact'",
     }[number]
     subprocess.run([sys.executable, "-c", f"{program}\n{check}"], cwd=tmp_path, check=True)
     if number == 0:

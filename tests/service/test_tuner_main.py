@@ -14,6 +14,7 @@ from tunerd.service import tuner_main
 from tunerd.settings import Settings
 from tunerd.settings.model import StoreSettings
 from tunerd.stages.tune import TuneStage
+from tunerd.store import open_store
 from tunerd.telemetry import DependencyUnreachable, Report, TunerReady
 
 
@@ -40,14 +41,16 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop, lines, heard = threading.Event(), Lines(), list[str]()
-    in_the_way = tmp_path / "store.sqlite"
+    in_the_way, ready = tmp_path / "store.sqlite", tmp_path / "ready.sqlite"
     in_the_way.mkdir()
+    open_store(f"sqlite:///{ready}").close()  # as the daemon leaves it to its tuner
 
     class Parent:
         def hear(self, report: Report) -> None:
             heard.append(type(report).__name__)
             if isinstance(report, DependencyUnreachable) and len(heard) > 1:
                 in_the_way.rmdir()
+                ready.rename(in_the_way)
             if isinstance(report, TunerReady):
                 stop.set()
 

@@ -64,7 +64,7 @@ def test_a_user_who_may_not_create_tables(postgres_url: str) -> None:
         connection.exec_driver_sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     head, _, tail = postgres_url.partition("//")
     try:
-        with pytest.raises(StoreUnavailableError, match="permission denied"):
+        with pytest.raises(MisconfiguredError, match="its owner has to run `tunerd store migrate`"):
             open_store(f"{head}//{role}@{tail.partition('@')[2]}")
     finally:
         with admin.begin() as connection:

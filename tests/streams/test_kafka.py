@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -403,7 +404,9 @@ def test_a_frozen_broker_is_noticed_and_what_was_sent_arrives_in_order(
     found = follow(follower, 2)
     found += follower.poll(0.3)
     follower.close()
-    assert values(found) in ([b"0", b"2"], [b"0", b"1", b"2"])
+    # On a slow machine what was sent again may have been written the first time.
+    in_order = [value for value, _ in groupby(values(found))]
+    assert in_order in ([b"0", b"2"], [b"0", b"1", b"2"])
 
 
 def _fails(source: KafkaSource) -> bool:
