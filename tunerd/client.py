@@ -146,6 +146,11 @@ class Recommendations:
                 return 0
             taken = 0
             for key, message in self._tail.read(timeout_s):
+                if (
+                    message is _ANEW
+                ):  # a plan that was withdrawn is not in a file that was rewritten
+                    self._plans.clear()
+                    continue
                 self.take(key, message)
                 taken += 1
             return taken
@@ -191,8 +196,11 @@ class Recommendations:
 
     def foreseen(self, context_key: str, at: datetime | None = None) -> str | None:
         """The key of the context that is foreseen at a time (now) for one whose signal is not
-        known; None without a plan that reaches there, or where it was withdrawn."""
+        known; None without a plan that reaches there, or where it was withdrawn. Raises ValueError
+        for a time without a zone."""
         moment = datetime.now(UTC) if at is None else at
+        if moment.tzinfo is None:
+            raise ValueError("at: needs a zone, for instance datetime.now(UTC)")
         with self._lock:
             plan = self._plans.get(context_key)
         for window in plan["windows"] if plan else ():
@@ -274,7 +282,8 @@ class Recommendations:
         """What to launch this job with; None says that tunerd has nothing to say about it.
 
         Leave a signal out of the context where it is not known: what is foreseen for the time `at`
-        which the job begins (now) takes its place, as long as a plan holds.
+        which the job begins (now) takes its place, as long as a plan holds. Raises ValueError where
+        that time has no zone.
 
         Candidates of a profiling round come first: each is chosen until it was launched as often
         as it is wanted, best expected first. This object counts its own answers, once per job id
@@ -586,6 +595,8 @@ def _key_of(line: bytes) -> bytes | None:
 
 
 _DECODER = json.JSONDecoder()
+_ANEW = object()
+"""What a file begins with that is read from its start."""
 
 
 class _JsonlTail:
@@ -615,6 +626,7 @@ class _JsonlTail:
             if identity != self._identity or file.read(len(self._last)) != self._last:
                 self._identity, self._offset, self._last = identity, 0, b""
                 file.seek(0)
+                yield None, _ANEW
             while line := file.readline(MAX_LINE_BYTES):
                 if not line.endswith(b"\n"):
                     return  # torn: whoever writes it has not finished, or never will

@@ -170,6 +170,16 @@ def test_a_context_without_its_signal_has_the_numbers_of_the_hour(recommended: T
     told = measured(recommended, gauges)
     assert told.recommended == {**exact, "n=~": exact["n=4"]}
     assert told.foreseen == {"n=~": {"0.1": 3.0, "0.5": 4.0, "0.9": 5.0}}
+    plan(3)  # nothing is recommended there: what the context has itself is no less true
+    recommended.time.pass_(seconds=61.0)
+    own = recommended.store.recommendation("toy", recommended.key(4))
+    assert own is not None
+    with recommended.store.transaction() as tx:
+        tx.save_recommendation(replace(own, context_key="toy|n=~"))
+    assert measured(recommended, sampler(recommended)).recommended["n=~"] == exact["n=4"]
+    with recommended.store.transaction() as tx:
+        tx.save_recommendation(replace(own, context_key="toy|n=~", state="withdrawn"))
+    plan(4, 16)
     recommended.time.pass_(seconds=3601.0)
     assert measured(recommended, gauges).recommended["n=~"] == exact["n=16"]
     exporter = MetricsExporter()

@@ -15,6 +15,7 @@ from tunerd.core.study_file import parse_study
 from tunerd.events import to_bytes
 from tunerd.events.plan import PublishedPlan
 from tunerd.stages.plans import publish_plans
+from tunerd.stages.topic_check import take_up
 from tunerd.store import OutboxMessage, Store
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -73,6 +74,9 @@ def test_a_plan_is_sent_again_only_where_it_changes_or_half_of_it_is_over() -> N
     again = kept(*[100] * 9)
     assert say(again, [first], 1) == []
     assert again["published"] == first["published"]
+    # What is far off waits until the last message is an hour old.
+    assert say(kept(*[100] * 6, 800, 100), [first], 0.9) == []
+    assert len(say(kept(100, 800, *[100] * 6), [first], 0.1)) == 1
     changed = kept(*[100] * 6, 800, 100)
     assert len(say(changed, [again], 2)) == 1
     assert say(kept(*[100] * 8), [first], 3.9) == []
@@ -188,3 +192,81 @@ def test_a_plan_goes_out_with_the_forecast_and_is_withdrawn_when_the_signal_leav
     time.pass_(seconds=301.0)
     stage.step()
     assert sent() == [None]
+
+
+def test_who_reads_a_file_anew_hears_that_a_plan_is_gone(tmp_path: Path) -> None:
+    """A saved file, as a compacted one, has no null values."""
+    known, path = Recommendations(), tmp_path / "file"
+    (message,) = say(kept(100, 800), [])
+    known.take((message.key or b"").decode(), msgspec.json.decode(message.value or b""))
+    known.save(path)
+    reader = Recommendations.follow_saved(path)
+    reader.poll()
+    assert reader.foreseen(BASE, NOW) == key(100)
+    known.take((message.key or b"").decode(), None)
+    row = recommended(100, 1, NOW + timedelta(days=1))
+    known.take(row.context_key, msgspec.json.decode(to_bytes(row)))
+    known.save(path)
+    reader.poll()
+    assert reader.foreseen(BASE, NOW) is None
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_time_without_a_zone_is_refused_with_a_plan_and_without(
+    tmp_path: Path, planned: bool
+) -> None:
+    known = Recommendations()
+    if planned:
+        (message,) = say(kept(100, 800), [])
+        known.take((message.key or b"").decode(), msgspec.json.decode(message.value or b""))
+    known.save(tmp_path / "file")
+    for reader in (known, RecommendationFile(tmp_path / "file")):
+        with pytest.raises(ValueError, match="at: needs a zone"):
+            reader.choose(BASE, "1", at=datetime(2026, 11, 20, 11))  # noqa: DTZ001
+
+
+def test_a_topic_that_may_hold_something_else_gets_what_holds_and_loses_what_does_not(
+    store: Store,
+) -> None:
+    first, second = kept(*[100] * 8), kept(*[100] * 8)
+    say(first, [])
+    second["published"] = {**first["published"], "key": "web|rps=~|service=b"}
+    store.publish_generation("web", STUDY.content_hash, STUDY.text, "test", NOW)
+    with store.transaction() as tx:
+        tx.save_forecast_plan("web", {"feature": "rps", "signals": [first, second]}, NOW)
+    assert say(kept(*[100] * 8), [first]) == []
+    take_up(store, [], NOW)  # as `tunerd recover` does
+    stored = store.forecast_plan("web")
+    assert stored is not None
+    assert stored[0] == NOW
+    sent = {message.key: message.value for message in say(kept(*[100] * 8), stored[1]["signals"])}
+    assert sent.pop(f"{PLAN_KEY}web|rps=~|service=b".encode()) is None
+    (plan,) = sent.values()
+    assert plan is not None
+
+
+@pytest.mark.parametrize("change", ["the file", "a pause", "nothing"])
+def test_what_was_planned_for_this_hour_stands_unless_the_file_changed_or_nobody_looked(
+    store: Store, time: Time, change: str
+) -> None:
+    ran_in(store, time, STUDY.text, {"service": "a"})
+    short_load(store, time, 'rps{service="a"}')
+    assert forecasting(store, time).step()
+
+    def this_hour() -> dict[str, Any]:
+        stored = store.forecast_plan("web")
+        assert stored is not None
+        (plan,) = stored[1]["signals"]
+        start_s = time.now().timestamp() // 3600 * 3600
+        (window,) = [w for w in plan["windows"] if w["start_s"] == start_s]
+        return dict(window)
+
+    time.pass_(hours=3) if change == "a pause" else time.pass_(seconds=301)
+    before = this_hour()
+    if change == "the file":
+        text = STUDY.text.replace('over = "10m"', 'over = "10m", key = { bucket = 3 }')
+        store.publish_generation("web", parse_study(text).content_hash, text, "test", time.now())
+    with store.transaction() as tx:
+        tx.add_signal_points([('rps{service="a"}', time.now(), 150.0)], time.now())
+    assert forecasting(store, time).step()
+    assert (this_hour() == before) is (change == "nothing")

@@ -159,7 +159,8 @@ class GaugeSampler:
                     last_at=queue.last_received_at.timestamp() if queue.last_received_at else None,
                     recommended={
                         **self._recommended.get(queue.name, {}),
-                        **{plan.context: plan.numbers for plan in planned},
+                        # Where nothing is recommended for the hour, what the context has itself.
+                        **{plan.context: plan.numbers for plan in planned if plan.numbers},
                     },
                     foreseen={plan.context: plan.quantiles for plan in planned},
                 )

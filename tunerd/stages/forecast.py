@@ -7,6 +7,7 @@ it has come. The plan of the coming hours is kept in the store for people and co
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -146,6 +147,9 @@ class ForecastStage:
             gains[row.context_key] = None if gain is None else gain.median
         before = self.store.forecast_plan(study.name)
         published = [] if before is None else before[1]["signals"]
+        # Under another study file the same load may have another key.
+        same = before is not None and before[1].get("study") == study.content_hash
+        made_s = before[0].timestamp() if before is not None and same else -math.inf
         # Contexts may share a signal. What was planned for a feature of another name is no help.
         earlier = (
             {study.context_key(signal["context"]): signal for signal in before[1]["signals"]}
@@ -165,7 +169,7 @@ class ForecastStage:
             last = earlier.get(study.context_key(base))
             hours = {window["start_s"]: window["key"] for window in last["windows"]} if last else {}
             windows, contexts = plan_windows(study, feature, base, forecast, gains.get, hours)
-            plan = self._plan(signal, base, windows, last, now)
+            plan = self._plan(signal, base, windows, last, now, made_s)
             plans.append(plan)
             if plan["state"] == "active":
                 for window in windows:
@@ -175,7 +179,7 @@ class ForecastStage:
                             ahead[key] = probability, contexts[key]
         fresh = {key: ahead[key] for key in ahead if key not in gains}
         with self.store.transaction() as tx:
-            document = {"feature": feature.name, "signals": plans}
+            document = {"feature": feature.name, "study": study.content_hash, "signals": plans}
             speaks = None if study.mode == "observe" else study
             tx.enqueue(*publish_plans(study.name, speaks, plans, published, self.topic, now))
             tx.save_forecast_plan(study.name, document, now)
@@ -239,8 +243,11 @@ class ForecastStage:
         windows: Sequence[PlanWindow],
         earlier: Mapping[str, Any] | None,
         now: datetime,
+        made_s: float,
     ) -> dict[str, Any]:
-        """What is kept of one signal: the hours to come, and those that were."""
+        """What is kept of one signal: the hours to come, and those that were.
+
+        ``made_s`` is when the earlier plan was made under this study file."""
         series = self._forecasters[signal].series
         past = list(earlier["past"]) if earlier else []
         state, why = "active", ""
@@ -254,8 +261,9 @@ class ForecastStage:
             if window["end_s"] <= seconds:
                 came = series.between(window["start_s"], window["end_s"] - 1)
                 past.append({**window, "contexts": {}, "came": came})
-            elif window["start_s"] <= seconds:
-                # What was foreseen before the hour began stands until it is over.
+            elif window["start_s"] <= seconds and window["start_s"] <= made_s + 2 * EVERY_S:
+                # What was foreseen when the hour began stands until it is over; after a pause, what
+                # was foreseen long before does not.
                 hours = [window, *(hour for hour in hours if hour["start_s"] > window["start_s"])]
                 latest = series.between(seconds - 3 * RESOLUTION_S, seconds - 1)
                 if latest is not None and not window["lowest"] <= latest <= window["highest"]:

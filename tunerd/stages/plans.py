@@ -8,12 +8,14 @@ from typing import Any
 from tunerd.core.recommendation import ForecastBasis
 from tunerd.core.study import Study
 from tunerd.events.plan import PLAN_KEY, PublishedHours, PublishedPlan, plan_to_bytes
-from tunerd.store import OutboxMessage
+from tunerd.store import OutboxMessage, Transaction
 
-__all__ = ["FORECAST_SOURCE", "made_ahead", "publish_plans"]
+__all__ = ["FORECAST_SOURCE", "made_ahead", "publish_plans", "send_plans_again"]
 
 MOST_HOURS = 48
 """Hours of a plan that are published."""
+SOON_S = AGAIN_S = 3600.0
+"""A change of what begins so soon is sent at once, any other so long after the last message."""
 
 FORECAST_SOURCE = "tunerd/forecast"
 """Source of the requests that ask about contexts to come."""
@@ -62,8 +64,8 @@ def publish_plans(
 ) -> list[OutboxMessage]:
     """What the topic has to be told of a study's plans. Notes in each plan what stands there.
 
-    A plan is sent again once another context is planned for at an hour to come, or half of what was
-    sent is over; it is withdrawn with the null value.
+    A plan is sent again once another context is planned for within the hour, or later and the last
+    message is an hour old, or half of what was sent is over. It is withdrawn with the null value.
 
     Args:
         study: name.
@@ -100,9 +102,29 @@ def publish_plans(
 
 def _is_old(stands: Mapping[str, Any], hours: Sequence[Mapping[str, Any]], now_s: float) -> bool:
     planned = {start_s: key for start_s, _, key in stands["hours"]}
-    if any(planned.get(hour["start_s"], hour["key"]) != hour["key"] for hour in hours):
+    changed = [
+        hour["start_s"]
+        for hour in hours
+        if planned.get(hour["start_s"], hour["key"]) != hour["key"]
+    ]
+    if changed and (min(changed) <= now_s + SOON_S or now_s >= stands["sent_s"] + AGAIN_S):
         return True
     return bool(2 * now_s >= stands["sent_s"] + stands["hours"][-1][1])
+
+
+def send_plans_again(tx: Transaction, study: str) -> None:
+    """The topic may hold other plans of a study than was noted, or none: the next forecast sends
+    those that hold and withdraws the others."""
+    kept = tx.forecast_plan(study)
+    if kept is None or not any(plan.get("published") for plan in kept[1]["signals"]):
+        return
+    signals = [
+        {**plan, "published": {**plan["published"], "sent_s": 0.0}}
+        if plan.get("published")
+        else plan
+        for plan in kept[1]["signals"]
+    ]
+    tx.save_forecast_plan(study, {**kept[1], "signals": signals}, kept[0])
 
 
 def _published(

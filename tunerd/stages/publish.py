@@ -21,6 +21,7 @@ from hashlib import blake2b
 from tunerd import telemetry
 from tunerd.errors import FencedOutError, StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
+from tunerd.stages.plans import send_plans_again
 from tunerd.stages.topic_check import CLOCKS
 from tunerd.stages.upkeep import message_of
 from tunerd.store import PUBLISH_LEASE, OutboxMessage, Store
@@ -122,6 +123,8 @@ class PublishStage:
             return 0
         with self.store.transaction() as tx:
             tx.enqueue(*(message_of(row, self.topics.recommendations, now) for row in active))
+            for study in tx.studies():
+                send_plans_again(tx, study.name)
         return len(active)
 
     def step(self) -> bool:

@@ -13,6 +13,7 @@ from tunerd.core.decisions.lifecycle import FREE_KEY_AFTER
 from tunerd.core.recommendation import Recommendation, State
 from tunerd.events import from_bytes, to_bytes
 from tunerd.events.plan import PLAN_KEY
+from tunerd.stages.plans import send_plans_again
 from tunerd.store import RecommendationRow, Store
 from tunerd.streams.base import EVER, Stream, StreamRecord
 
@@ -113,6 +114,8 @@ def take_up(store: Store, newer: Sequence[Recommendation], now: datetime) -> Non
     with store.transaction() as tx:
         for behind in newer:
             tx.save_recommendation(_row(behind))
+        for study in tx.studies():
+            send_plans_again(tx, study.name)
         tx.mark_sent(overtaken, now)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from tunerd.stages.plans import send_plans_again
 from tunerd.store import OutboxMessage, RecommendationRow, Store
 from tunerd.streams.base import CompactedTable, LastValue, Stream, digest_of
 
@@ -86,6 +87,8 @@ class TopicRepair:
                 and tx.recommendation(row.study, row.context_key) == row
             ]
             tx.enqueue(*(message_of(row, self.topic, now) for row in same))
+            for study in {row.study for row in same}:
+                send_plans_again(tx, study)
         self._all_due = False
         for row in same:
             key = row.context_key.encode()

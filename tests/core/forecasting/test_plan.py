@@ -83,3 +83,28 @@ def test_what_was_planned_before_stays_unless_a_change_is_worth_it(cost: float, 
     # What cannot come any more is not kept, whatever a change costs.
     far, _ = plan_windows(chosen, feature, {}, forecast(*[9.0] * 8), lambda _: 0.0, hours)
     assert far[0].key not in hours.values()
+
+
+@pytest.mark.parametrize(
+    ("more", "held", "near", "far"),
+    [
+        ("", 102.0, 109.0, 125.0),
+        ("quantile = 0.5", 110.0, 105.0, 95.0),
+        ("quantile = 0.5", 105.0, 100.0, 110.0),  # what breaks a guard is planned for at once
+    ],
+)
+def test_an_hour_between_two_buckets_keeps_the_one_it_had(
+    more: str, held: float, near: float, far: float
+) -> None:
+    """Each forecast would name the other one, and each time the plan would go out."""
+    chosen = study(more)
+    (feature,) = chosen.signals
+
+    def hours(middle: float, earlier: dict[float, str]) -> dict[float, str]:
+        made = forecast(*[middle] * 8, spread=0.1)
+        windows, _ = plan_windows(chosen, feature, {}, made, lambda _: None, earlier)
+        return {window.start_s: window.key for window in windows}
+
+    before = hours(held, {})
+    assert hours(near, before) == before
+    assert hours(far, before) == hours(far, {}) != before

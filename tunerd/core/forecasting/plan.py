@@ -18,6 +18,10 @@ __all__ = ["PlanWindow", "bucket_value", "plan_windows"]
 WINDOW_S = 3600
 MOST_BUCKETS = 60
 """Buckets between a slot's lowest and highest quantile that are looked at."""
+AS_PROBABLE = 0.8
+"""An hour keeps the context that was planned for it while that is so probable beside the best."""
+AS_HIGH = 0.05
+"""A plan for a quantile goes up at once, and down only where this share of it is to spare."""
 SMALLEST = 1e-150
 """What is nearer to 0 than this is 0: beyond, floats run out of digits."""
 
@@ -71,7 +75,8 @@ def plan_windows(
         base: the other features.
         worth: predicted gain of what is recommended in a context; None where nothing is known. A
             change of the plan that brings less than the study's ``switching_cost`` is not made.
-        earlier: the key that was planned before, by the start of its hour.
+        earlier: the key that was planned before, by the start of its hour. It stays where another
+            is hardly better: between two buckets the plan would change with every forecast.
 
     Returns:
         The hours in order, and the context of each key that stands in them.
@@ -86,15 +91,22 @@ def plan_windows(
     for first, end in zip(starts, [*starts[1:], len(forecast.quantiles)], strict=True):
         steps = range(first, end)
         probable = _probable(study, feature, base, forecast, steps, contexts)
-        best = max(sorted(probable), key=probable.__getitem__)
-        if study.forecast.quantile is not None:
-            value = bucket_value(feature, _worst(forecast, steps, study.forecast.quantile))
-            context = {**base, feature.name: value}
+        start_s = (forecast.made_at + first) // per_window * per_window * forecast.resolution_s
+        before = earlier.get(float(start_s))
+        if study.forecast.quantile is None:
+            best = max(sorted(probable), key=probable.__getitem__)
+            if before and probable.get(before, 0.0) >= AS_PROBABLE * probable[best]:
+                best = before
+        else:
+            worst = _worst(forecast, steps, study.forecast.quantile)
+            context = _context_at(feature, base, worst)
+            higher = _context_at(feature, base, worst + AS_HIGH * abs(worst))
+            if before == study.context_key(higher):
+                context = higher
             best = study.context_key(context)
             contexts.setdefault(best, context)
             probable.setdefault(best, 0.0)
-        start_s = (forecast.made_at + first) // per_window * per_window * forecast.resolution_s
-        gain, planned = worth(best), earlier.get(float(start_s), planned)
+        gain, planned = worth(best), before or planned
         if planned not in probable or cost <= 0.0 or gain is None or gain >= cost:
             planned = best
         end_s = float(start_s + per_window * forecast.resolution_s)
@@ -121,6 +133,12 @@ def _probable(
             contexts.setdefault(key, context)
             probable[key] = probable.get(key, 0.0) + probability / len(steps)
     return probable
+
+
+def _context_at(
+    feature: ContextFeature, base: Mapping[str, Scalar], value: float
+) -> dict[str, Scalar]:
+    return {**base, feature.name: bucket_value(feature, value)}
 
 
 def _worst(forecast: SignalForecast, steps: range, quantile: float) -> float:
