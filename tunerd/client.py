@@ -146,9 +146,8 @@ class Recommendations:
                 return 0
             taken = 0
             for key, message in self._tail.read(timeout_s):
-                if (
-                    message is _ANEW
-                ):  # a plan that was withdrawn is not in a file that was rewritten
+                if message is _ANEW:
+                    # A plan that was withdrawn is missing from a file that was written anew.
                     self._plans.clear()
                     continue
                 self.take(key, message)
