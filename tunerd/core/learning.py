@@ -330,7 +330,8 @@ class StudyLearner:
             if earlier in self.features.quarantined:
                 self.quarantine.corrected.append(earlier)
             if earlier in self.features.quarantined or np.isfinite(score):
-                self.plausibility.forget(earlier)
+                there = self.study.context_key(observation.earlier.context)
+                self.plausibility.forget(there, earlier)
         wrong = self.study.plausibility.broken_by(observation.metrics)
         held: Sequence[HeldScore] = ()
         if wrong is not None:

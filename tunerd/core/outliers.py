@@ -214,12 +214,15 @@ class OutlierFilter:
         here.add(job._replace(settled=True))
         self._everywhere.add(job)
 
-    def forget(self, sequence: int) -> None:
-        """What a job reported holds no longer: it confirms no other, and is not alone."""
-        for here in self._contexts.values():
-            here.early = [report for report in here.early if report.sequence != sequence]
-            for report in [report for report in here.waiting if report.sequence == sequence]:
-                here.waiting.remove(report)
+    def forget(self, key: str, sequence: int) -> None:
+        """What a job of a context reported holds no longer: it confirms no other, and is not
+        alone."""
+        here = self._contexts.get(key)
+        if here is None:
+            return
+        here.early = [report for report in here.early if report.sequence != sequence]
+        for report in [report for report in here.waiting if report.sequence == sequence]:
+            here.waiting.remove(report)
 
     def _here(self, key: str) -> _ScoreRange:
         here = self._contexts.pop(key, None) or _ScoreRange()

@@ -264,7 +264,7 @@ class CommandHandler:
             return "refused: none of these jobs waits in quarantine"
         if not release:
             for sequence in there:
-                books.tuner.plausibility.forget(sequence)
+                books.tuner.plausibility.forget(rows[sequence].context_key, sequence)
         self.changes.quarantine.append(
             QuarantineDecision(state, tuple(there), command.who, command.why)
         )
