@@ -37,7 +37,7 @@ def test_a_study_file_is_all_it_needs(own: Place, until: Until) -> None:
     folder = own.folder / "state" / "tunerd" / "local"
     program = (
         *("--local", "--study", "my study.toml", "--metric", "wall_s=took ([0-9]+)"),
-        *("--", "echo", "took {level}"),
+        *("--", "echo", "took {level}, {threads}, {mode}"),
     )
     assert own.run(*program).returncode == 0
     assert keeper_runs(folder)
@@ -46,7 +46,8 @@ def test_a_study_file_is_all_it_needs(own: Place, until: Until) -> None:
     until(
         lambda: (file := stream / "tunerd.recommendations.jsonl").exists() and file.stat().st_size
     )
-    until(lambda: own.run(*program).stdout != b"took 3\n")  # something else is tried
+    # Something else is tried. Levels alone would tell by luck: most that is tried has level 3 too.
+    until(lambda: own.run(*program).stdout != b"took 3, 1, very small\n")
     changed = STUDY.replace("[1, 3, 5, 9]", "[3, 7]")
     (own.folder / "my study.toml").write_text(changed)
     before = (stream / "tunerd.recommendations.jsonl").stat().st_size
