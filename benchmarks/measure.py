@@ -6,7 +6,7 @@ thinking. A run during which others worked on this machine is measured again lat
 times; ``foreign_utilization`` says how much they did. The program may be interrupted: it appends to
 the table, and goes on where it was. Disturbed runs that a table holds are measured anew then::
 
-    python -m benchmarks.measure training.csv                # 1,600 jobs, half an hour on two cores
+    python -m benchmarks.measure training.csv                # 1,600 jobs, a second each or more
     python -m benchmarks.measure training.csv --quick        # 20 jobs, to see that it works
     python -m benchmarks.measure training.csv --summary      # what a table holds, measures nothing
     tunerd simulate examples/training.toml training.csv

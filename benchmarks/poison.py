@@ -29,7 +29,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from msgspec import structs
 
-from benchmarks.kit import Bars, arguments, counted
+from benchmarks.kit import Bars, arguments, counted, observation
 from tunerd.core.arrays import FloatArray
 from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.outliers import OutlierFilter, Screening
@@ -134,20 +134,9 @@ class Eve:
             user, config = "eve", self.own[c]
         place: Mapping[str, Scalar] = self.places[c]
         run = self.simulator.run(place, config, job_rng(self.seed, place, config, number))
-        return Observation(
-            study=self.study.name,
-            source="benchmark",
-            event_id=str(number),
-            job_id=str(number),
-            status=run.status,
-            finished_at=START + timedelta(minutes=5 * number),
-            context=place,
-            config=config,
-            metrics=run.metrics,
-            sequence=number,
-            user=user,
-            content_hash=str(number),
-        )
+        job = observation(self.spaces[c], config, run, number)
+        at = START + timedelta(minutes=5 * number)
+        return structs.replace(job, user=user, finished_at=at)
 
 
 @dataclass

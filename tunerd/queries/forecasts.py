@@ -65,10 +65,13 @@ def study_forecast(store: Store, study: str) -> StudyForecast:
     if kept is None:
         return StudyForecast(study=study, made_at=None, feature=None, signals=[])
     made_at, plan = kept
-    speaking = {row.context_key: row.state for row in store.recommendations(study) if row.state}
+    # A study may have thousands of recommendations, and a plan names a few contexts.
+    keys = {window["key"] for signal in plan["signals"] for window in signal["windows"]}
+    rows = {key: store.recommendation(study, key) for key in keys}
 
     def hour(window: dict[str, Any]) -> dict[str, Any]:
-        return {**window, "recommended": speaking.get(window["key"])}
+        row = rows[window["key"]]
+        return {**window, "recommended": (row.state or None) if row else None}
 
     signals = [
         {**signal, "windows": list(map(hour, signal["windows"]))} for signal in plan["signals"]

@@ -179,6 +179,8 @@ class GaugeSampler:
             ]
             if not key or len(key) > MOST_KEY or not hours:
                 continue  # withdrawn, or not published
+            if len(planned) == MOST_CONTEXTS:
+                break
             row = self.store.recommendation(study, hours[0]["key"])
             active = row is not None and row.state == "active"
             numbers = _numbers([row]) if row and active else {}
@@ -187,7 +189,7 @@ class GaugeSampler:
             planned.append(
                 _PlannedNow(key.partition("|")[2], next(iter(numbers.values()), {}), quantiles)
             )
-        return planned[:MOST_CONTEXTS]
+        return planned
 
     def _lost(self) -> str | None:
         """What the topic knows and the store does not, where that may be. A start says what to do
