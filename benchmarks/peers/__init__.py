@@ -56,7 +56,7 @@ PREDICTORS: Mapping[str, Peer] = {
 OPTIMIZERS: Mapping[str, Peer] = {
     "random": Peer("tunerd.lab.evaluation.optimizers:RandomOptimizer"),
     "optuna_tpe": Peer("benchmarks.peers.optimizers.optuna_tpe:OptunaTPE", ("optuna",)),
-    "optuna_gp": Peer("benchmarks.peers.optimizers.optuna_gp:OptunaGP", ("optuna",)),
+    "optuna_gp": Peer("benchmarks.peers.optimizers.optuna_gp:OptunaGP", ("optuna", "torch")),
     "optuna_cmaes": Peer(
         "benchmarks.peers.optimizers.optuna_cmaes:OptunaCMAES", ("optuna", "cmaes")
     ),
