@@ -102,6 +102,12 @@ EXPECTED = {
     "sacct_p.txt": Expected(
         "sacct", "ElapsedRaw", "minimize", "AllocCPUS", "",
         {OK: 16, "out_of_memory": 3, "timeout": 4, "cancelled": 2}, "End", "JobID"),
+    "pbs.log": Expected(
+        "pbs", "walltime", "minimize", "chunks ncpus_per_chunk", "queue",
+        {OK: 16, "timeout": 1, "out_of_memory": 1, "failed": 1, "cancelled": 1}, "end", "job_id"),
+    "torque.log": Expected(
+        "pbs", "walltime", "minimize", "nodes ppn", "queue",
+        {OK: 13, "timeout": 2, "failed": 1}, "end", "job_id"),
     "kernel_tuner_cache.json": Expected(
         "kernel_tuner", "time", "minimize", "block_size_x tile vec",
         "device_name kernel_name problem_size", {OK: 33, "failed": 3}, "timestamp"),
@@ -405,6 +411,35 @@ JobID           JobName  AllocCPUS      State ExitCode    Elapsed             En
 4001              train          8 OUT_OF_ME+    0:125   00:01:00 2026-03-01T00:1
 4002              train          8  COMPLETED      0:0   00:10:00 2026-03-01T00:1
 """
+
+
+PBS = (
+    "03/01/2026 09:00:00;E;{}.pbs;user=a jobname={} {} Exit_status={} resources_used.walltime={}\n"
+)
+
+
+def test_a_job_of_pbs_is_read_whatever_it_asked_for(tmp_path: Path) -> None:
+    """Chunks that differ stay text; Torque's own codes are PBS's for something else."""
+    asked = "end=1772359999 Resource_List.walltime=01:00:00 Resource_List.select="
+    path = tmp_path / "20260301"
+    path.write_text(
+        PBS.format(1, "my run", f"{asked}1:ncpus=8+2:ncpus=4", 0, "00:05:00")
+        + PBS.format(2, '"a b=c"', f"{asked}2:ncpus=8:fast", 271, "01:00:00")
+        + PBS.format("3[7]", "'x'", f"owner=a@h {asked}2:ncpus=8", -10, "00:00:01")
+        + PBS.format(4, "x", asked.replace("end", "nd"), "", "")
+    )
+    table = open_table(path)
+    assert table.export is not None
+    assert table.export.key == "pbs"
+    rows = [row.values for row in table.rows() if isinstance(row, TableRow)]
+    assert [row["jobname"] for row in rows] == ["my run", "a b=c", "x", "x"]
+    assert [row["status"] for row in rows] == ["succeeded", "timeout", "out_of_memory", None]
+    assert [row["resources_used.walltime"] for row in rows] == ["00:05:00", None, None, None]
+    assert rows[0]["Resource_List.select"] == "1:ncpus=8+2:ncpus=4"
+    assert (rows[1]["select.count"], rows[1]["select.ncpus"], rows[1]["select.fast"]) == (
+        *("2", "8"),
+        True,
+    )
 
 
 def test_columns_of_fixed_width(tmp_path: Path) -> None:
