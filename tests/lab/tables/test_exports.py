@@ -19,9 +19,10 @@ from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.lab.tables.draft import draft
 from tunerd.lab.tables.exports import EXPORTERS
+from tunerd.lab.tables.exports.command_lines import arguments_of
 from tunerd.lab.tables.files import ReadOptions, TableRow, open_table
 from tunerd.lab.tables.guess import TableGuess, UserAnswers, guess
-from tunerd.lab.tables.mapping import read_mapping, read_observations, reading_of
+from tunerd.lab.tables.mapping import TableReader, read_mapping, read_observations, reading_of
 from tunerd.lab.tables.profile import profile
 
 FILES = Path(__file__).parent / "exports"
@@ -108,6 +109,9 @@ EXPECTED = {
     "torque.log": Expected(
         "pbs", "walltime", "minimize", "nodes ppn", "queue",
         {OK: 13, "timeout": 2, "failed": 1}, "end", "job_id"),
+    "parallel_joblog.log": Expected(
+        "parallel", "JobRuntime", "minimize", "OMP_NUM_THREADS level fused", "",
+        {OK: 21, "timeout": 1, "failed": 1, "cancelled": 1}, "finished_at"),
     "kernel_tuner_cache.json": Expected(
         "kernel_tuner", "time", "minimize", "block_size_x tile vec",
         "device_name kernel_name problem_size", {OK: 33, "failed": 3}, "timestamp"),
@@ -442,6 +446,42 @@ def test_a_job_of_pbs_is_read_whatever_it_asked_for(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("./train --batch 8 --lr=-1e-3 --amp", "program=./train batch=8 lr=-1e-3 amp=true"),
+        ("A=1 cmd -t4 -v -n -2 x | tee -a log", "A=1 program=cmd t=4 v=true n=-2 arg1=x"),
+        ("cd w && python run.py model=big opt.lr=1 --dry-run > o", "program=python arg1=run.py"
+         " model=big opt.lr=1 dry_run=true"),
+        ("java -Xmx4g -threads 4 -- a", "program=java Xmx4g=true threads=4 arg1=a"),
+        ("db --password hunter2 API_KEY=k --db-token=t", "program=db"),
+        ("echo 'it", ""),
+        ("", ""),
+        ("x " + "y" * 5_000, ""),
+    ],
+)  # fmt: skip
+def test_what_a_command_sets(command: str, arguments: str) -> None:
+    assert arguments_of(command) == dict(word.split("=", 1) for word in arguments.split())
+
+
+def test_bytes_in_a_log_that_are_no_text_end_no_import(tmp_path: Path) -> None:
+    """No event can hold them; a job with a strange name is a job."""
+    lines = "".join(
+        PBS.format(
+            n, "x\udc81\udcff", f"end=1772359{n:03} Resource_List.ncpus={1 << n % 3}", 0, n + 9
+        )
+        for n in range(12)
+    )
+    path = tmp_path / "pbs"
+    path.write_bytes(lines.encode(errors="surrogateescape"))
+    _, study, table = drafted(path)
+    reader = TableReader(study, study.mapping, table)
+    events = [reader.event(row) for row in table.rows()]
+    assert [isinstance(event, dict) and event["labels"]["jobname"] for event in events] == [
+        "x��"
+    ] * 12
+
+
 def test_columns_of_fixed_width(tmp_path: Path) -> None:
     """As sacct writes them without -P."""
     path = tmp_path / "sacct.txt"
@@ -658,11 +698,10 @@ def test_options_of_a_log_hold_no_secret() -> None:
         row.values for row in open_table(FILES / "sysbench.log").rows() if isinstance(row, TableRow)
     ]
     assert "secret" not in json.dumps(rows)
-    assert "sk-123" in (FILES / "vllm.log").read_text()
-    rows = [
-        row.values for row in open_table(FILES / "vllm.log").rows() if isinstance(row, TableRow)
-    ]
-    assert "sk-123" not in json.dumps(rows)
+    for name in ("vllm.log", "parallel_joblog.log"):
+        assert "sk-123" in (FILES / name).read_text()
+        rows = [row.values for row in open_table(FILES / name).rows() if isinstance(row, TableRow)]
+        assert "sk-123" not in json.dumps(rows)
 
 
 def test_a_draft_of_an_export_reads_another_of_its_kind() -> None:

@@ -71,11 +71,17 @@ def log_records(path: Path) -> Iterator[TableRow | UnreadableLine]:
 
 
 def _lines(file: Any) -> Iterator[str]:
-    """The lines of a text, without those that are too long to be of a log."""
+    """The lines of a text, without those that are too long to be of a log. Bytes that are no text
+    become �: what programs print is cut anywhere, and no event can hold them."""
     while True:
         file.taken.clear()
         try:
-            yield next(file)
+            line = next(file)
+            yield (
+                line
+                if line.isascii()
+                else line.encode(errors="surrogateescape").decode(errors="replace")
+            )
         except StopIteration:
             return
         except ValueError:

@@ -102,7 +102,7 @@ def _objective(guesses: TableGuess, names: StudyNames, unit: str | None) -> list
     objective = guesses.objective
     unit_text, unit_why = unit_of(objective.column.name), "from its name"
     if not unit_text and objective.column.name in guesses.profile.units:
-        unit_text, unit_why = guesses.profile.units[objective.column.name], "under the header"
+        unit_text, unit_why = guesses.profile.units[objective.column.name], "the table says so"
     if unit is not None:
         unit_text, unit_why = unit, "you said so"
     values = guesses.values

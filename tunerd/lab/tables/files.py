@@ -86,8 +86,8 @@ class TableFile:
 
     @property
     def units(self) -> Mapping[str, str]:
-        """Units of columns, where a row under the header has them."""
-        return self._strays.units
+        """Units of columns, where a row under the header has them, or the export says them."""
+        return {**self._strays.units, **({} if self.export is None else self.export.units)}
 
     @cached_property
     def fingerprint(self) -> str:

@@ -126,7 +126,7 @@ class TableProfile:
     reading: ReadOptions = field(default_factory=ReadOptions)
     """How it was read."""
     units: Mapping[str, str] = field(default_factory=dict)
-    """Units of columns, where a row of the table has them."""
+    """Units of columns, where a row of the table or its export has them."""
 
     def column(self, name: str) -> ColumnProfile:
         """By name; raises KeyError."""

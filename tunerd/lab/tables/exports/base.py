@@ -110,6 +110,8 @@ class DetectedExport:
     statuses: Statuses = field(default_factory=dict)
     """What its words for how a job ended mean, in lower case."""
     reshape: Reshape | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Of columns whose names do not say them."""
     columns: tuple[str, ...] = ()
     """Of the rows that ``reshape`` yields, where they are others."""
     notes: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["ended", "is_secret", "is_trouble", "number_or_text", "options_of"]
+__all__ = ["arguments_of", "ended", "is_secret", "is_trouble", "number_or_text", "options_of"]
 
 _VERBS = ("run", "prepare", "cleanup")
 MAX_LINE = 4_096
@@ -71,6 +71,57 @@ def options_of(line: str, program: str, flags: dict[str, str]) -> dict[str, str]
     while rest:
         rest = _taken(rest, options, flags)
     return {name: value for name, value in options.items() if not is_secret(name)}
+
+
+MOST_ARGUMENTS = 20
+"""Words without a name that are told of a command; a list of files has more."""
+_NAME = r"[A-Za-z_][\w.-]{0,99}"
+_OPTION = re.compile(rf"(?:--?({_NAME})|({_NAME})(?==))(?:=(.*))?", re.DOTALL)
+_SHORT = re.compile(r"-([A-Za-z])(\d+(?:\.\d+)?)")
+_PIPED = re.compile(r"[|&<]|(?:\d|&)?>.*", re.DOTALL)
+
+
+def arguments_of(command: str) -> dict[str, str]:
+    """What a command of any program sets.
+
+    Args:
+        command: as a shell has it. Of several only the last counts, and nothing behind a pipe.
+
+    Returns:
+        ``program``; by their names options, ``name=value`` and variables before the program,
+        without secrets; by their places, ``arg1``, the other words. A switch is ``true``.
+    """
+    try:
+        words = shlex.split(command) if len(command) <= MAX_LINE else []
+    except ValueError:
+        return {}
+    arguments: dict[str, str] = {}
+    place = 0
+    while words:
+        word, words = words[0], words[1:]
+        if word in ("&&", "||", ";"):
+            arguments, place = {}, 0
+        elif _PIPED.fullmatch(word):
+            break
+        elif short := _SHORT.fullmatch(word):
+            arguments[short[1]] = short[2]
+        elif option := _OPTION.fullmatch(word):
+            name, value = (option[1] or option[2]).replace("-", "_"), option[3]
+            if value is None and words and not _is_option(words[0]):
+                value, words = words[0], words[1:]
+            arguments[name] = "true" if value is None else value
+        elif word != "--" and place <= MOST_ARGUMENTS:
+            arguments[f"arg{place}" if place else "program"] = word
+            place += 1
+    return {name: value for name, value in arguments.items() if not is_secret(name)}
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word begins something else than a value."""
+    negative = re.fullmatch(r"-[\d.]+(?:e[+-]?\d+)?", word)
+    return word in ("&&", "||", ";") or bool(
+        _PIPED.fullmatch(word) or (word[:1] == "-" and not negative)
+    )
 
 
 def _taken(words: list[str], found: dict[str, str], flags: dict[str, str]) -> list[str]:

@@ -136,7 +136,8 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         )
     notes = (f"{_TIME} counts for jobs that succeeded alone: others did not do their work",)
     marks = ("Exit_status", _TIME)
-    return DetectedExport("pbs", "an accounting log of PBS or Torque", marks, hints, notes=notes)
+    title = "an accounting log of PBS or Torque"
+    return DetectedExport("pbs", title, marks, hints, units={_TIME: "s"}, notes=notes)
 
 
 def _of_chunk(head: TableHead, column: str, those: Sequence[str]) -> ColumnHint:
