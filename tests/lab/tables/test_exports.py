@@ -112,6 +112,10 @@ EXPECTED = {
     "parallel_joblog.log": Expected(
         "parallel", "JobRuntime", "minimize", "OMP_NUM_THREADS level fused", "",
         {OK: 21, "timeout": 1, "failed": 1, "cancelled": 1}, "finished_at"),
+    "jmh.csv": Expected(
+        "jmh", "s_per_op", "minimize", "threads impl", "benchmark mode size", {OK: 24}),
+    "jmh.json": Expected(
+        "jmh", "ops_per_s", "maximize", "threads impl jvm_arguments", "benchmark mode", {OK: 18}),
     "kernel_tuner_cache.json": Expected(
         "kernel_tuner", "time", "minimize", "block_size_x tile vec",
         "device_name kernel_name problem_size", {OK: 33, "failed": 3}, "timestamp"),
@@ -480,6 +484,28 @@ def test_bytes_in_a_log_that_are_no_text_end_no_import(tmp_path: Path) -> None:
     assert [isinstance(event, dict) and event["labels"]["jobname"] for event in events] == [
         "x��"
     ] * 12
+
+
+@pytest.mark.parametrize(
+    ("mode", "score", "unit", "rate", "time"),
+    [
+        ("thrpt", "2000", "ops/ms", 2e6, 5e-7),
+        ("avgt", '"2,5"', "us/op", 4e5, 2.5e-6),
+        ("ss", "2", "min/op", 1 / 120, 120),
+        ("avgt", "0", "s/op", None, None),
+        ("avgt", "NaN", "s/op", None, None),
+        ("thrpt", "12", "MB/sec", None, None),
+    ],
+)
+def test_scores_of_jmh_are_of_one_unit(
+    tmp_path: Path, mode: str, score: str, unit: str, rate: float | None, time: float | None
+) -> None:
+    path = tmp_path / "results.csv"
+    path.write_text(f"Benchmark,Mode,Threads,Samples,Score,Unit\na.B.c,{mode},1,5,{score},{unit}\n")
+    (row,) = open_table(path).rows()
+    assert isinstance(row, TableRow)
+    assert row.values["ops_per_s"] == pytest.approx(rate)
+    assert row.values["s_per_op"] == pytest.approx(time)
 
 
 def test_columns_of_fixed_width(tmp_path: Path) -> None:
