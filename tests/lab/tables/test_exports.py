@@ -116,6 +116,12 @@ EXPECTED = {
         "jmh", "s_per_op", "minimize", "threads impl", "benchmark mode size", {OK: 24}),
     "jmh.json": Expected(
         "jmh", "ops_per_s", "maximize", "threads impl jvm_arguments", "benchmark mode", {OK: 18}),
+    "smac_runhistory.json": Expected(
+        "smac", "cost", "minimize", "lr depth gamma", "budget",
+        {OK: 30, "failed": 2, "timeout": 2, "out_of_memory": 2}, "endtime"),
+    "smac_version_1.json": Expected(
+        "smac", "cost", "minimize", "lr depth gamma", "",
+        {OK: 15, "failed": 1, "timeout": 1, "out_of_memory": 1}, "endtime"),
     "kernel_tuner_cache.json": Expected(
         "kernel_tuner", "time", "minimize", "block_size_x tile vec",
         "device_name kernel_name problem_size", {OK: 33, "failed": 3}, "timestamp"),
@@ -506,6 +512,23 @@ def test_scores_of_jmh_are_of_one_unit(
     assert isinstance(row, TableRow)
     assert row.values["ops_per_s"] == pytest.approx(rate)
     assert row.values["s_per_op"] == pytest.approx(time)
+
+
+def test_trials_of_smac_are_read_as_each_version_wrote_them(tmp_path: Path) -> None:
+    """Version 2 wrote lists of ten, then of eleven, then objects; a cost may be several."""
+    trials = [
+        [1, None, 0, 5.0, [0.5, 3], 1.5, 1, 1772355600, 1772355630, {}],
+        [1, "a", 0, 5.0, [0.25, 4], 1.5, 1.4, 4, 1772355600, 0, {}],
+        [2, "a", 1, None, [0.125, 5], 1.5, 1.4, 0, 1772355600, 0, {}],
+    ]
+    path = tmp_path / "runhistory.json"
+    path.write_text(json.dumps({"data": trials, "configs": {"1": {"lr": 0.1}}}, indent=2))
+    rows = [row.values for row in open_table(path).rows() if isinstance(row, TableRow)]
+    assert [(row["config.lr"], row["status"], row["endtime"]) for row in rows] == [
+        (0.1, "succeeded", 1772355630),
+        (0.1, "out_of_memory", None),
+    ]
+    assert [(row["cost_0"], row["cost_1"]) for row in rows[:1]] == [(0.5, 3)]
 
 
 def test_columns_of_fixed_width(tmp_path: Path) -> None:

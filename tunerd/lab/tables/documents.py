@@ -48,7 +48,7 @@ def is_document(start: str) -> bool:
 
 _SEVERAL = ('"fio version"',)
 """What stands at the beginning of documents that follow each other and hold several records."""
-_ONE_LINERS = ('"tune_params', '"tune_params_keys"')
+_ONE_LINERS = ('"tune_params', '"tune_params_keys"', '"config_id"', '"StatusType.')
 """What stands at the beginning of documents that may be one very long line."""
 
 

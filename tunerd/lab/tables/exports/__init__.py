@@ -18,6 +18,7 @@ from tunerd.lab.tables.exports import (
     sacct,
     serving,
     sklearn,
+    smac,
     sysbench,
     tfruns,
     wandb,
@@ -43,6 +44,7 @@ __all__ = [
 
 EXPORTERS: tuple[ExportFormat, ...] = (
     optuna.EXPORTER,
+    smac.EXPORTER,
     ray_tune.EXPORTER,
     mlflow.EXPORTER,
     wandb.EXPORTER,
