@@ -122,6 +122,10 @@ EXPECTED = {
     "smac_version_1.json": Expected(
         "smac", "cost", "minimize", "lr depth gamma", "",
         {OK: 15, "failed": 1, "timeout": 1, "out_of_memory": 1}, "endtime"),
+    "go_bench.txt": Expected(
+        "go_bench", "ns_per_op", "minimize", "gomaxprocs workers", "function size", {OK: 24}),
+    "results.md": Expected(
+        None, "tokens_s", "maximize", "TP batch kv", "GPU", {OK: 24}),
     "kernel_tuner_cache.json": Expected(
         "kernel_tuner", "time", "minimize", "block_size_x tile vec",
         "device_name kernel_name problem_size", {OK: 33, "failed": 3}, "timestamp"),
@@ -531,6 +535,42 @@ def test_trials_of_smac_are_read_as_each_version_wrote_them(tmp_path: Path) -> N
     assert [(row["cost_0"], row["cost_1"]) for row in rows[:1]] == [(0.5, 3)]
 
 
+def test_what_programs_print_among_benchmarks_of_go_says_nothing_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text(
+        "commit: abc\npkg: a\nBenchmarkX/sort/n-1 5 2 ns/op\nnote: 7\nBenchmarkX 9\n"
+        "pkg: b\nBenchmarkX/k=a=b-2\t5\t2.5e3 ns/op 7.5 p99-ns\n"
+    )
+    rows = [row.values for row in open_table(path).rows() if isinstance(row, TableRow)]
+    first = {"commit": "abc", "pkg": "a", "function": "X", "gomaxprocs": 1, "ns/op": 2}
+    assert rows[0] == first | {
+        "arg.arg1": "sort", "arg.arg2": "n", "arg.k": None, "p99-ns": None
+    }  # fmt: skip
+    assert rows[1] == first | {
+        "pkg": "b",
+        "gomaxprocs": 2,
+        "arg.k": "a=b",
+        "ns/op": 2500.0,
+        "p99-ns": 7.5,
+        "arg.arg1": None,
+        "arg.arg2": None,
+    }
+
+
+def test_of_several_tables_in_markdown_the_longest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = "a | b\n--|--\n1 | 2\n", "|tp|mb|tps|\n|:-|-|-:|\n|1|`2`| **3.5** |\n|1||7|\n"
+    path = tmp_path / "README.md"
+    for most, text in ((1_000, short + "\n" + long), (3, long + "x\n" + short + "\n" + long)):
+        monkeypatch.setattr("tunerd.lab.tables.exports.markdown.MOST_HELD", most)
+        path.write_text(text)
+        rows = [row.values for row in open_table(path).rows() if isinstance(row, TableRow)]
+        assert rows[0] == {"tp": "1", "mb": "2", "tps": "3.5"}
+        assert rows[1] == {"tp": "1", "mb": None, "tps": "7"}
+        assert len(rows) == 2 * text.count("7")
+
+
 def test_columns_of_fixed_width(tmp_path: Path) -> None:
     """As sacct writes them without -P."""
     path = tmp_path / "sacct.txt"
@@ -770,7 +810,7 @@ QUICK = settings(
 TEXTS = {
     path.name: path.read_text()
     for path in sorted(FILES.iterdir())
-    if path.suffix in (".json", ".log", ".jsonl", ".csv", ".txt")
+    if path.suffix in (".json", ".log", ".jsonl", ".csv", ".txt", ".md")
 }
 
 

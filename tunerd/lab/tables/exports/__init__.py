@@ -5,8 +5,10 @@ from tunerd.lab.tables.exports import (
     clearml,
     fio,
     fixed_width,
+    go_bench,
     jmh,
     kernel_tuner,
+    markdown,
     micro,
     mlflow,
     optuna,
@@ -59,12 +61,14 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     micro.GOOGLE,
     micro.PYTEST,
     jmh.EXPORTER,
+    go_bench.EXPORTER,
     pgbench.EXPORTER,
     sysbench.EXPORTER,
     fio.EXPORTER,
     serving.EXPORTER,
     run_reports.EXPORTER,
     fixed_width.EXPORTER,
+    markdown.EXPORTER,
 )
 """The first that recognises a table has it."""
 
@@ -82,7 +86,8 @@ def recognised(head: TableHead, asked: str, where: str) -> DetectedExport | None
     """
     if asked == "none":
         return None
-    keys = {exporter.key for exporter in EXPORTERS if exporter is not fixed_width.EXPORTER}
+    shapes = (fixed_width.EXPORTER, markdown.EXPORTER)
+    keys = {exporter.key for exporter in EXPORTERS if exporter not in shapes}
     if asked != "auto" and asked not in keys:
         known = ", ".join(["auto", "none", *sorted(keys)])
         raise MisconfiguredError(

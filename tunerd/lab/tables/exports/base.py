@@ -6,6 +6,7 @@ by its columns and says what they are (``recognise``). It joins or drops rows th
 (``reshape``).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -23,6 +24,7 @@ __all__ = [
     "Rows",
     "Statuses",
     "TableHead",
+    "argument_hint",
     "in_words",
     "is_numeric",
     "names",
@@ -171,6 +173,16 @@ def is_numeric(values: Iterable[Any]) -> bool:
 def names(text: str) -> tuple[str, ...]:
     """The names in a text, with blanks between them."""
     return tuple(text.split())
+
+
+_SIZES = re.compile(r"arg\d+|n|size|length|count|elements", re.IGNORECASE)
+
+
+def argument_hint(name: str) -> ColumnHint:
+    """The hint of an argument of a benchmark."""
+    if _SIZES.fullmatch(name):
+        return ColumnHint("context", "most of what is called so are sizes of the work", name, 0.4)
+    return ColumnHint(INPUT, "an argument of the benchmark", name)
 
 
 _SEEDS = frozenset({"seed", "random_seed", "random_state", "rng_seed", "manual_seed"})

@@ -20,6 +20,7 @@ from tunerd.lab.tables.exports.base import (
     ReadOptions,
     Rows,
     TableHead,
+    argument_hint,
     names,
 )
 from tunerd.lab.tables.rows import SkippedRows, TableRow
@@ -31,7 +32,6 @@ _PARAM = "Param: "
 _PARAMS, _SECONDARY = "params.", "secondary."
 _RUN_WITH = ("threads", "jvm_arguments")
 _RATE, _TIME = "ops_per_s", "s_per_op"
-_SIZES = names("n size length count elements")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "hr": 3600.0, "day": 86400.0}
 _UNIT = re.compile(r"ops/(\w+)|(\w+)/op")
 MOST_SECONDARY = 50
@@ -119,7 +119,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
 def _of_rows(head: TableHead) -> DetectedExport | None:
     if not head.has("benchmark", "mode", _RATE, _TIME):
         return None
-    hints = {column: _param(column[len(_PARAMS) :]) for column in head.starting(_PARAMS)}
+    hints = {column: argument_hint(column[len(_PARAMS) :]) for column in head.starting(_PARAMS)}
     for column in head.starting(_SECONDARY):
         hints[column] = ColumnHint("metric", "what a profiler measured", column[len(_SECONDARY) :])
     hints |= {name: ColumnHint(INPUT, "how JMH ran it") for name in head.among(_RUN_WITH)}
@@ -137,12 +137,6 @@ def _of_rows(head: TableHead) -> DetectedExport | None:
     return DetectedExport(
         "jmh", "results of JMH", marks, hints, units={_RATE: "ops/s", _TIME: "s/op"}
     )
-
-
-def _param(name: str) -> ColumnHint:
-    if name.lower() in _SIZES:
-        return ColumnHint("context", "most are sizes of the work", name, 0.4)
-    return ColumnHint(INPUT, "a parameter of the benchmark", name)
 
 
 EXPORTER = ExportFormat("jmh", _recognise, _records)

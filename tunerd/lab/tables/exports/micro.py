@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from tunerd.lab.tables.exports.base import (
-    INPUT,
     ColumnHint,
     DetectedExport,
     ExportFormat,
     ReadOptions,
     Rows,
     TableHead,
+    argument_hint,
     is_numeric,
     names,
 )
@@ -131,7 +131,7 @@ def _google(head: TableHead) -> DetectedExport | None:
         return _google_csv(head)
     if not head.has("function", "real_time_s", "run_name", "iterations"):
         return None
-    hints = {column: _argument(column[len("arg.") :]) for column in head.starting("arg.")}
+    hints = {column: argument_hint(column[len("arg.") :]) for column in head.starting("arg.")}
     for column in head.columns:
         if column not in hints and is_numeric(head.values(column)):
             hints[column] = ColumnHint("metric", "measured")
@@ -177,14 +177,6 @@ def _runs(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # n
         yield TableRow(row.number, _repetition({}, run))
 
 
-def _argument(name: str) -> ColumnHint:
-    if re.fullmatch(r"arg\d+", name):
-        return ColumnHint(
-            "context", "an argument without a name: most are sizes of the work", name, 0.4
-        )
-    return ColumnHint(INPUT, "an argument of the benchmark", name)
-
-
 # -- pytest-benchmark ------------------------------------------------------------------------------
 
 
@@ -211,8 +203,7 @@ def _pytest(head: TableHead) -> DetectedExport | None:
     hints = _measured(head, _TIMES)
     hints |= {name: ColumnHint("metric", "measured") for name in head.among(("ops",))}
     hints |= {
-        column: ColumnHint(INPUT, "the test's parameter", column[len("params.") :])
-        for column in head.starting("params.")
+        column: argument_hint(column[len("params.") :]) for column in head.starting("params.")
     }
     hints["test"] = ColumnHint("context", "what was measured")
     own = names("rounds iterations params")

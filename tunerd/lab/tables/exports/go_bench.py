@@ -1,0 +1,91 @@
+"""``go test -bench``: a line for each benchmark, ``BenchmarkCopy/buf=64-8  1000  8359 ns/op``."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tunerd.lab.tables.exports.base import (
+    INPUT,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    TableHead,
+    argument_hint,
+)
+from tunerd.lab.tables.exports.command_lines import number_or_text
+
+__all__ = ["EXPORTER"]
+
+_RESULT = re.compile(r"Benchmark(\S*)[ \t]+\d+((?:[ \t]+[-+\d.eE]+ \S+)+)[ \t\r]*")
+_IS_RESULT = re.compile(rf"^{_RESULT.pattern}$", re.MULTILINE)
+_VALUE = re.compile(r"[ \t]([-+\d.eE]+) (\S+)")
+_ABOUT = re.compile(r"([a-z][\w./-]{0,60}):\s+(\S.{0,200})")
+"""A line of configuration, which holds for the results below it."""
+_HOST = ("goos", "goarch", "pkg", "cpu")
+_ARGUMENT = "arg."
+_TIME = "ns/op"
+_NAMES = {_TIME: "ns_per_op", "B/op": "bytes_per_op", "allocs/op": "allocs_per_op"}
+MOST_PARTS, MOST_ABOUT = 20, 50
+"""Parts of a benchmark's name, and lines of configuration, that are kept."""
+
+
+def _is_log(start: str) -> bool:
+    """Whether results of benchmarks stand in it."""
+    return "/op" in start and _IS_RESULT.search(start) is not None
+
+
+def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """One record a result."""
+    about: dict[str, str] = {}
+    begun = False
+    for line in lines:
+        text = line.strip()
+        if result := _RESULT.fullmatch(text):
+            begun = True
+            yield {**about, **_named(result[1]), **_measured(result[2])}
+            continue
+        setting = _ABOUT.fullmatch(text) if len(about) < MOST_ABOUT else None
+        # Below, programs print what they like.
+        if setting is not None and (setting[1] in _HOST or not begun):
+            about[setting[1]] = setting[2]
+
+
+def _named(name: str) -> dict[str, Any]:
+    """What a benchmark's name says: its function, its arguments, and GOMAXPROCS unless it is 1."""
+    name, _, procs = name.rpartition("-") if re.search(r"-\d+$", name) else (name, "", "1")
+    function, *parts = name.split("/")
+    row: dict[str, Any] = {"function": function or "Benchmark", "gomaxprocs": int(procs)}
+    for place, part in enumerate(parts[:MOST_PARTS], 1):
+        key, given, value = part.partition("=")
+        row[f"{_ARGUMENT}{key if given and key else f'arg{place}'}"] = value if given else part
+    return row
+
+
+def _measured(text: str) -> dict[str, Any]:
+    return {unit: number_or_text(value) for value, unit in _VALUE.findall(text)}
+
+
+def _recognise(head: TableHead) -> DetectedExport | None:
+    if not head.has("function", "gomaxprocs"):
+        return None
+    hints = {column: argument_hint(column[len(_ARGUMENT) :]) for column in head.starting(_ARGUMENT)}
+    first = head.columns.index("gomaxprocs") + 1
+    for column in head.columns[first:]:
+        if column not in hints:
+            hints[column] = ColumnHint("metric", "measured by the benchmark", _NAMES.get(column))
+    if _TIME in head.columns:
+        hints[_TIME] = ColumnHint(
+            "objective", "what a benchmark measures", _NAMES[_TIME], 0.7, "minimize", "it is a time"
+        )
+    hints["function"] = ColumnHint("context", "what was measured")
+    hints["gomaxprocs"] = ColumnHint(INPUT, "stands behind the benchmark's name")
+    for column in head.columns[: first - 2]:
+        several = len(set(head.values(column))) > 1
+        hints[column] = ColumnHint("context" if several else "label", "where it ran")
+    marks = ("Benchmark", *head.among((_TIME,)))
+    return DetectedExport(
+        "go_bench", "output of go test -bench", marks, hints, units={_TIME: "ns/op"}
+    )
+
+
+EXPORTER = ExportFormat("go_bench", _recognise, log=_log, is_log=_is_log)

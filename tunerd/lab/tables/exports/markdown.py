@@ -1,0 +1,71 @@
+"""Tables in Markdown, as they stand in a README: among other text, over a row of alignments."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
+
+__all__ = ["EXPORTER"]
+
+_CELL = r"[ \t]*:?-+:?[ \t]*"
+_ALIGNED = re.compile(rf"\|?{_CELL}(?:\|{_CELL})*\|?")
+_BETWEEN = re.compile(r"(?<!\\)\|")
+_MARKS = " *`"
+"""What makes a cell bold, or code."""
+MOST_HELD = 16 << 20
+"""Characters that are held until it is plain which table of several is the longest."""
+
+Header = tuple[str, ...]
+
+
+def _is_log(start: str) -> bool:
+    """Whether a table stands in the text."""
+    return next(_rows(start.splitlines()), None) is not None
+
+
+def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """One record a row of the longest table. Those with the same names are one."""
+    held: dict[Header, list[dict[str, str | None]]] = {}
+    size = 0
+    rows = _rows(lines)
+    for header, row in rows:
+        held.setdefault(header, []).append(row)
+        size += sum(len(cell or "") for cell in row.values())
+        if size > MOST_HELD:
+            break
+    longest = max(held, key=lambda header: len(held[header]), default=())
+    yield from held.pop(longest, ())
+    held.clear()
+    yield from (row for header, row in rows if header == longest)
+
+
+def _rows(lines: Iterable[str]) -> Iterator[tuple[Header, dict[str, str | None]]]:
+    """Each row of each table, with the names of its columns."""
+    above: list[str] = []
+    header: Header = ()
+    for line in lines:
+        cells = _cells(line)
+        if "-" in line and "|" in line and _ALIGNED.fullmatch(line.strip()):
+            named = len(cells) == len(above) > 1 and all(above) and len(set(above)) == len(above)
+            header = tuple(above) if named else ()
+        elif "|" not in line:
+            header = ()
+        elif header:
+            yield header, dict(zip(header, [cell or None for cell in cells], strict=False))
+        above = cells
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a row, without their marks."""
+    cells = [cell.strip() for cell in _BETWEEN.split(line.strip())]
+    start, end = int(cells[0] == ""), len(cells) - int(cells[-1] == "" and len(cells) > 1)
+    return [cell.replace("\\|", "|").strip(_MARKS) for cell in cells[start:end]]
+
+
+def _recognise(head: TableHead) -> DetectedExport | None:  # noqa: ARG001
+    """Its columns may be of any tool."""
+    return None
+
+
+EXPORTER = ExportFormat("markdown", _recognise, log=_log, is_log=_is_log)
