@@ -126,6 +126,9 @@ EXPECTED = {
         "go_bench", "ns_per_op", "minimize", "gomaxprocs workers", "function size", {OK: 24}),
     "results.md": Expected(
         None, "tokens_s", "maximize", "TP batch kv", "GPU", {OK: 24}),
+    "benchmark_dotnet.csv": Expected(
+        "benchmark_dotnet", "mean_ns", "minimize", "Method Server Threads", "Size",
+        {OK: 23, "failed": 1}),
     "kernel_tuner_cache.json": Expected(
         "kernel_tuner", "time", "minimize", "block_size_x tile vec",
         "device_name kernel_name problem_size", {OK: 33, "failed": 3}, "timestamp"),
@@ -569,6 +572,34 @@ def test_of_several_tables_in_markdown_the_longest_is_read(
         assert rows[0] == {"tp": "1", "mb": "2", "tps": "3.5"}
         assert rows[1] == {"tp": "1", "mb": None, "tps": "7"}
         assert len(rows) == 2 * text.count("7")
+
+
+@pytest.mark.parametrize(
+    ("text", "mean", "allocated"),
+    [
+        ("Method;Mean;Error;Allocated\nA;1.234,5 us;0,1 us;2 KB\n", 1_234_500, 2_048),
+        ("Method;Mean;Error;Allocated\nA;1'234 ns;1 ns;2,5 MB\n", 1_234, 2_621_440),
+        ("Method;Mean [ms];Error [ms];Allocated [B]\nA;1,234.5;0.1;-\n", 1_234_500_000, None),
+        ("| Method | Mean | Error |Median|\n|--|--:|--:|--:|\n|A| 2 s |1 s|1 s|\n", 2e9, None),
+    ],
+)  # fmt: skip
+def test_a_mean_of_benchmark_dotnet_is_in_nanoseconds(
+    tmp_path: Path, text: str, mean: float, allocated: float | None
+) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text(text)
+    table = open_table(path)
+    assert table.export is not None
+    assert table.export.key == "benchmark_dotnet"
+    (row,) = table.rows()
+    assert isinstance(row, TableRow)
+    assert (row.values["Mean"], row.values.get("Allocated")) == (mean, allocated)
+
+
+def test_means_without_a_unit_are_of_another_tool(tmp_path: Path) -> None:
+    path = tmp_path / "means.csv"
+    path.write_text("Method,Mean,Median,StdDev\nA,1.5,1.4,0.1\nB,2.5,2.4,0.1\n")
+    assert open_table(path).export is None
 
 
 def test_columns_of_fixed_width(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.exports import (
+    benchmark_dotnet,
     clearml,
     fio,
     fixed_width,
@@ -61,6 +62,7 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     micro.GOOGLE,
     micro.PYTEST,
     jmh.EXPORTER,
+    benchmark_dotnet.EXPORTER,
     go_bench.EXPORTER,
     pgbench.EXPORTER,
     sysbench.EXPORTER,
