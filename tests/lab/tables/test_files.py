@@ -339,6 +339,36 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     assert "without a single key" in refusal(tmp_path / "jobs.jsonl", "{}\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("- id: 0\n  config:\n    tp: 1\n- id: 1\n", "'- id: 0'. Write"),
+        ("=====\nHPLinpack 2.3, of 2018\n=====\nT/V  N  NB\nWR1  10  96\n", "'HPLinpack 2.3"),
+        ("train,host=a,tp=1 tps=3.5 17\ntrain,host=b,tp=2 tps=4.5 18\n", "'train,host=a"),
+        ("- {tp: 1, tps: 3.5}\n- {tp: 2, tps: 4.5}\n", "yq -o json"),
+        ("2026-03-01 10:00:00,12 INFO a\n2026-03-01 10:00:01,12 INFO b\n", "INFO a"),
+        (f"# {'x' * 500}\nsome words\n", f"{'x' * 58}...'"),
+    ],
+)
+def test_a_text_that_is_no_table_is_shown(tmp_path: Path, text: str, shown: str) -> None:
+    message = refusal(tmp_path / "runs", text)
+    assert "no table that tunerd can read" in message
+    assert shown in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tps\n1\n2\n",
+        "Time: s,Time: mean\n1,2\n3,4\n",
+        "command,tps\nthreads=8,2\nthreads=4,4\n",
+        "# when,tps\n2026-03-01 10:00,2\n2026-03-01 11:00,3\n",
+    ],
+)
+def test_a_table_with_strange_names_is_a_table(tmp_path: Path, text: str) -> None:
+    assert len(read(written(tmp_path / "jobs.csv", text))[1]) == 2
+
+
 @pytest.mark.slow
 def test_a_truncated_file_is_not_a_short_one(tmp_path: Path) -> None:
     lines = "a,b\n" + "".join(f"{n},{n * 7919 % 1009}\n" for n in range(100_000))

@@ -5,6 +5,7 @@ What the file is, its content says; its name only where the content leaves it op
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -29,6 +30,7 @@ from tunerd.lab.tables.text_tables import (
     CsvHeader,
     csv_header,
     csv_rows,
+    is_prose,
     json_rows,
     lines_above,
     open_text,
@@ -228,7 +230,10 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
     with open_text(path) as file:
         delimiter = file.told_delimiter()
     delimiter = delimiter or sniffed(sample, "\t" if _named(path, ".tsv", ".tab") else ",")
-    header = _header(path, delimiter, lines_above(sample, delimiter))
+    above = lines_above(sample, delimiter)
+    if not above and is_prose(sample, delimiter):
+        raise _wrong(path, _no_table(start))
+    header = _header(path, delimiter, above)
     names = [name or f"column_{place}" for place, name in enumerate(header.fields, 1)]
     return TableFile(path, "csv", _checked(path, names), delimiter, reading, header)
 
@@ -238,6 +243,23 @@ def _without_comments(start: str) -> str:
     while start.startswith(COMMENTS) and "\n" in start:
         start = start.partition("\n")[2].lstrip()
     return start
+
+
+MOST_SHOWN = 60
+"""Characters of a line that are shown."""
+
+
+def _no_table(start: str) -> str:
+    """What to do about a text that is no table."""
+    lines = (line.strip() for line in start[:10_000].splitlines())
+    line = next((line for line in lines if re.search(r"\w", line)), "")
+    shown = line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]}..."
+    yaml = " (yq -o json makes JSON of YAML)" if start.startswith(("- ", "---")) else ""
+    return (
+        f"its lines are no table that tunerd can read, such as {shown!a}. Write a line for each job"
+        f" below one with the names of the columns (CSV), or a JSON object a line{yaml}. Files of"
+        " the tools that docs/import.md lists are read as they are"
+    )
 
 
 def _named(path: Path, *suffixes: str) -> bool:

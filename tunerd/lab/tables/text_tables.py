@@ -32,6 +32,7 @@ __all__ = [
     "TextReader",
     "csv_header",
     "csv_rows",
+    "is_prose",
     "json_rows",
     "lines_above",
     "open_text",
@@ -223,6 +224,32 @@ def lines_above(sample: str, delimiter: str) -> int:
         del lines[0]  # as told_delimiter takes it
     text = "".join(line for line in lines if not line.lstrip().startswith(COMMENTS))
     return _above(_sampled(text, delimiter))
+
+
+_KEYED = re.compile(r"\W*([A-Za-z_][\w.]*)\s*[:=]\s*\S")
+_MOMENT = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+
+
+def is_prose(sample: str, delimiter: str) -> bool:
+    """Whether a text is no table, whatever stands between its fields: where the names of columns
+    belong is prose, or what the line below says as well, ``threads=8`` or the time of day."""
+    records = _sampled(sample, delimiter)
+    comments = 0
+    while comments < len(records) and records[comments][0].lstrip().startswith(COMMENTS):
+        comments += 1
+    lines = records[comments:]
+    if not lines:
+        return False
+    first = lines[0]
+    if Counter(map(len, lines)).most_common(1)[0][0] < 2:
+        return re.search(r"[\s:=]", first[0].strip()) is not None
+    if comments and len(records[comments - 1]) == len(first):
+        return False  # that comment may have the names
+    pairs = list(zip(first, lines[1] if len(lines) > 1 else (), strict=False))
+    keys = [(_KEYED.match(name), _KEYED.match(value)) for name, value in pairs]
+    alike = sum(bool(a and b and a[1] == b[1]) for a, b in keys)
+    moments = bool(pairs) and all(_MOMENT.match(field.strip()) for field in pairs[0])
+    return moments or (len(first) > 1 and 2 * alike >= len(first))
 
 
 def _sampled(sample: str, delimiter: str) -> list[list[str]]:
