@@ -129,6 +129,8 @@ EXPECTED = {
     "benchmark_dotnet.csv": Expected(
         "benchmark_dotnet", "mean_ns", "minimize", "Method Server Threads", "Size",
         {OK: 23, "failed": 1}),
+    "hpl.txt": Expected(
+        "hpl", "gflops", "maximize", "NB P depth rfact", "N", {OK: 23, "failed": 1}, "finished_at"),
     "kernel_tuner_cache.json": Expected(
         "kernel_tuner", "time", "minimize", "block_size_x tile vec",
         "device_name kernel_name problem_size", {OK: 33, "failed": 3}, "timestamp"),
@@ -600,6 +602,23 @@ def test_means_without_a_unit_are_of_another_tool(tmp_path: Path) -> None:
     path = tmp_path / "means.csv"
     path.write_text("Method,Mean,Median,StdDev\nA,1.5,1.4,0.1\nB,2.5,2.4,0.1\n")
     assert open_table(path).export is None
+
+
+def test_processes_of_linpack_are_split_as_there_are_some(tmp_path: Path) -> None:
+    """P times Q is how many processes there are: no study may ask for more."""
+    head = "T/V                N    NB     P     Q               Time                 Gflops\n"
+    path = tmp_path / "HPL.out"
+    path.write_text(
+        "".join(
+            f"{head}WC0  40000 {nb} {p} {ranks // p} 8.80 {nb * p + n / 7:.4e} ( 7.6e+03)\n"
+            for n, (nb, p, ranks) in enumerate(
+                (nb, p, ranks) for nb in (96, 192) for ranks in (4, 8, 16) for p in (1, 2, 4)
+            )
+        )
+    )
+    text, study, _ = drafted(path)
+    assert [one.name for one in study.parameters] == ["NB", "P", "Q"]
+    assert 'makes_ranks = "P * Q == ranks"' in text
 
 
 def test_columns_of_fixed_width(tmp_path: Path) -> None:
