@@ -131,6 +131,9 @@ EXPECTED = {
         {OK: 23, "failed": 1}),
     "hpl.txt": Expected(
         "hpl", "gflops", "maximize", "NB P depth rfact", "N", {OK: 23, "failed": 1}, "finished_at"),
+    "nccl_tests.log": Expected(
+        "nccl_tests", "time_us", "minimize", "NCCL_ALGO NCCL_MIN_NCHANNELS", "size",
+        {OK: 23, "failed": 1}),
     "kernel_tuner_cache.json": Expected(
         "kernel_tuner", "time", "minimize", "block_size_x tile vec",
         "device_name kernel_name problem_size", {OK: 33, "failed": 3}, "timestamp"),
@@ -619,6 +622,33 @@ def test_processes_of_linpack_are_split_as_there_are_some(tmp_path: Path) -> Non
     text, study, _ = drafted(path)
     assert [one.name for one in study.parameters] == ["NB", "P", "Q"]
     assert 'makes_ranks = "P * Q == ranks"' in text
+
+
+def test_runs_of_nccl_tests_have_what_was_set_above_them(tmp_path: Path) -> None:
+    run = (
+        "# Collective test starting: all_gather_perf\n# nThread 1 nGpus 1 minBytes 8\n"
+        "#  Rank  0 Group  0 Pid  1 on n1 device  0 [0x07] A100\n"
+        "#  size  count  type  redop  time  algbw  busbw  error\n"
+        "  8  2  float  sum  {}  0.01  0.01  0e+00\n"
+    )
+    path = tmp_path / "job.out"
+    path.write_text(
+        "export NCCL_PROTO=LL\n$ mpirun -np 2 ./all_gather_perf -b 8 -g 1\n"
+        + run.format("20.5")
+        + "NCCL_PROTO=Simple\n"
+        + run.format("30.5")
+    )
+    rows = [row.values for row in open_table(path).rows() if isinstance(row, TableRow)]
+    assert [
+        (
+            row["option.NCCL_PROTO"],
+            row["option.np"],
+            row["collective"],
+            row["ranks"],
+            row["time_us"],
+        )
+        for row in rows
+    ] == [("LL", "2", "all_gather", 1, 20.5), ("Simple", "2", "all_gather", 1, 30.5)]
 
 
 def test_columns_of_fixed_width(tmp_path: Path) -> None:
