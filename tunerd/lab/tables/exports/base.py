@@ -51,6 +51,10 @@ class TableHead:
         texts = (row.values.get(column) for row in self.rows)
         return [value for value in texts if value is not None]
 
+    def varies(self, column: str) -> bool:
+        """Whether a column has several values in these rows."""
+        return len({str(value) for value in self.values(column)}) > 1
+
     def has(self, *columns: str) -> bool:
         """Whether all of these columns are there."""
         return set(columns) <= set(self.columns)

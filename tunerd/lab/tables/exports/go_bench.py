@@ -52,7 +52,7 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
 
 def _named(name: str) -> dict[str, Any]:
     """What a benchmark's name says: its function, its arguments, and GOMAXPROCS unless it is 1."""
-    name, _, procs = name.rpartition("-") if re.search(r"-\d+$", name) else (name, "", "1")
+    name, _, procs = name.rpartition("-") if re.search(r"-\d{1,6}$", name) else (name, "", "1")
     function, *parts = name.split("/")
     row: dict[str, Any] = {"function": function or "Benchmark", "gomaxprocs": int(procs)}
     for place, part in enumerate(parts[:MOST_PARTS], 1):
@@ -80,8 +80,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     hints["function"] = ColumnHint("context", "what was measured")
     hints["gomaxprocs"] = ColumnHint(INPUT, "stands behind the benchmark's name")
     for column in head.columns[: first - 2]:
-        several = len(set(head.values(column))) > 1
-        hints[column] = ColumnHint("context" if several else "label", "where it ran")
+        hints[column] = ColumnHint("context" if head.varies(column) else "label", "where it ran")
     marks = ("Benchmark", *head.among((_TIME,)))
     return DetectedExport(
         "go_bench", "output of go test -bench", marks, hints, units={_TIME: "ns/op"}

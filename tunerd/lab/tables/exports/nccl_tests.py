@@ -99,7 +99,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     hints[_GOAL] = ColumnHint(
         "objective", "the time out of place", None, 0.7, "minimize", "it is a time"
     )
-    several = any(len(set(head.values(name))) > 1 for name in options)
+    several = any(map(head.varies, options))
     note = (
         "nothing differs but the work: put logs of several runs, each below its command, together"
     )

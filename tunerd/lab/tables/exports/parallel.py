@@ -95,7 +95,7 @@ def _is_switch(head: TableHead, option: str) -> bool:
     """Whether an option stands in some commands alone, and never with another value: what stands
     behind a switch, ``--fast in.bin``, looks like its value."""
     values = head.values(option)
-    one_word = len(set(values)) == 1 and not is_numeric(values)
+    one_word = bool(values) and not head.varies(option) and not is_numeric(values)
     named = re.fullmatch(r"program|arg\d+", option[len(_OPTION) :]) is None
     return one_word and named and len(values) < len(head.rows)
 

@@ -114,8 +114,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         "SMAC minimises",
     )
     for name in ("instance", "budget"):
-        several = len({str(value) for value in head.values(name)}) > 1
-        hints[name] = ColumnHint("context" if several else "ignored", "what was solved")
+        hints[name] = ColumnHint("context" if head.varies(name) else "ignored", "what was solved")
     label = ColumnHint("label", "names the configuration, or where it comes from")
     hints |= dict.fromkeys(("config_id", "origin"), label)
     hints["seed"] = ColumnHint("label", "a seed tells repeats apart")
