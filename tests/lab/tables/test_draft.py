@@ -76,6 +76,13 @@ def test_commas_between_thousands_are_no_part_of_a_setting(tmp_path: Path) -> No
     assert outcomes(study, table) == {"succeeded": 60}
 
 
+def test_results_in_lists_within_lists_are_to_be_named(tmp_path: Path) -> None:
+    """As AutoTVM logs them; nobody can tell which of the numbers is meant."""
+    rows = [{"tile": 1 << n % 3, "result": [[n + 0.5], 0, 3.1]} for n in range(20)]
+    with pytest.raises(MisconfiguredError, match=r"result holds lists .*under a name of its own"):
+        drafted(written(tmp_path / "tuning.jsonl", rows))
+
+
 @pytest.mark.parametrize("name", [*MAKERS, *SKETCHES])
 def test_every_row_of_a_table_can_be_imported(name: str, tmp_path: Path) -> None:
     made = make(name) if name in MAKERS else sketched(name)

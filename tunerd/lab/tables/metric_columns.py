@@ -253,6 +253,8 @@ def _why_unread(column: ColumnProfile) -> str:
     text = next((value for value in column.values if isinstance(value, str)), None)
     if text is None:
         return "is empty" if column.kind == "empty" else "is the same in all rows"
+    if text.startswith(("[", "{")):
+        return f"holds lists such as {text[:40]!r}: write each number under a name of its own"
     write = "seconds" if re.search(r"\d:\d\d", text) else "1234.5, without comma or unit"
     return f"holds text such as {text[:40]!r}: write {write}"
 
