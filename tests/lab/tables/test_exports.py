@@ -568,14 +568,14 @@ def test_what_programs_print_among_benchmarks_of_go_says_nothing_of_them(tmp_pat
 def test_of_several_tables_in_markdown_the_longest_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short, long = "a | b\n--|--\n1 | 2\n", "|tp|mb|tps|\n|:-|-|-:|\n|1|`2`| **3.5** |\n|1||7|\n"
+    short, long = "a | b\n--|--\n1 | 2\n", "||mb|tps|\n|:-|-|-:|\n|1|`2`| **3.5** |\n|1||7|\n||||\n"
     path = tmp_path / "README.md"
     for most, text in ((1_000, short + "\n" + long), (3, long + "x\n" + short + "\n" + long)):
         monkeypatch.setattr("tunerd.lab.tables.exports.markdown.MOST_HELD", most)
         path.write_text(text)
         rows = [row.values for row in open_table(path).rows() if isinstance(row, TableRow)]
-        assert rows[0] == {"tp": "1", "mb": "2", "tps": "3.5"}
-        assert rows[1] == {"tp": "1", "mb": None, "tps": "7"}
+        assert rows[0] == {"column_1": "1", "mb": "2", "tps": "3.5"}
+        assert rows[1] == {"column_1": "1", "mb": None, "tps": "7"}
         assert len(rows) == 2 * text.count("7")
 
 

@@ -47,11 +47,12 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[Header, dict[str, str | None]]
     for line in lines:
         cells = _cells(line)
         if "-" in line and "|" in line and _ALIGNED.fullmatch(line.strip()):
-            named = len(cells) == len(above) > 1 and all(above) and len(set(above)) == len(above)
-            header = tuple(above) if named else ()
+            names = [name or f"column_{place}" for place, name in enumerate(above, 1)]
+            named = len(cells) == len(names) > 1 and len(set(names)) == len(names)
+            header = tuple(names) if named else ()
         elif "|" not in line:
             header = ()
-        elif header:
+        elif header and any(cells):
             yield header, dict(zip(header, [cell or None for cell in cells], strict=False))
         above = cells
 
