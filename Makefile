@@ -50,7 +50,7 @@ format: $(READY) ## format the code and fix what can be fixed
 audit: ## known weaknesses of dependencies, in build/audit.json, and what there is, in build/sbom.json
 	PYTHON="$(PYTHON)" PIP_OPTIONS="$(PIP_OPTIONS)" .ci/audit
 
-chaos: $(READY) ## kill, pause and stop three instances while jobs come in (half an hour)
+chaos: $(READY) ## kill instances, brokers and the database while jobs come in (an hour or more)
 	$(BIN)/python -m benchmarks.chaos --check
 
 bench-quick: $(READY) ## run every benchmark on little data, as a smoke test

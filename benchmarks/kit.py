@@ -247,10 +247,11 @@ def running(daemon: Daemon) -> Iterator[Daemon]:
 
 
 def make_topic(bootstrap: str, name: str, partitions: int, **config: str) -> None:
-    """Create a topic before the daemon does; of settings, ``_`` stands for ``.``."""
+    """Create a topic before the daemon does, with as many copies as the brokers give by default; of
+    settings, ``_`` stands for ``.``."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, -1, config=settings)])[name].result(30)
 
 
 def observation(

@@ -115,6 +115,11 @@ class KafkaServer:
             lambda: self._started(self._log_offset), START_TIMEOUT_S, f"Kafka starts ({self.log})"
         )
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs and takes requests. Raises RuntimeError where it ended by itself."""
+        return self._process is not None and self._started(self._log_offset)
+
     def set(self, properties: Mapping[str, str]) -> None:
         """Set properties, before the first start."""
         self._properties |= properties

@@ -1,0 +1,49 @@
+"""Steps that were taken with restarts in between, taken once more without any."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.undisturbed import step_again
+from tests.stages.tuning import NAME, Tuning, another, random_jobs, tamper
+
+
+@pytest.fixture
+def restarted(tmp_path: Path) -> Iterator[Tuning]:
+    """A study whose tuner process was another one every few steps."""
+    with another(tmp_path) as tuning:
+        tuning.publish()
+        for turn in range(4):
+            stage = tuning.start()
+            for part in range(3):
+                first = 1 + 12 * (3 * turn + part)
+                tuning.add(random_jobs(12, first=first, seed=first))
+                tuning.run(stage)
+        yield tuning
+
+
+def test_the_same_is_recommended_undisturbed(restarted: Tuning, tmp_path: Path) -> None:
+    again = step_again(restarted.store, NAME, tmp_path)
+    assert again.keys == len(restarted.rows()) > 1
+    assert again.steps == len(restarted.store.steps(NAME, limit=1000)) > 12
+    assert again.differing == {}
+
+
+def test_what_was_learned_otherwise_shows(restarted: Tuning, tmp_path: Path) -> None:
+    tamper(
+        restarted.store,
+        """UPDATE observations SET metrics = '{"speed": 1.0}' WHERE sequence < 100""",
+    )
+    assert step_again(restarted.store, NAME, tmp_path).differing
+
+
+def test_what_was_recommended_otherwise_shows(restarted: Tuning, tmp_path: Path) -> None:
+    key = restarted.key(8)
+    tamper(
+        restarted.store,
+        "UPDATE recommendations SET value = json_set(value, '$.revision', 99) "
+        "WHERE context_key = ?",
+        key,
+    )
+    assert step_again(restarted.store, NAME, tmp_path).differing == {key: ["revision"]}
