@@ -82,7 +82,7 @@ class Instance:
         """Whether it ended because the store was away as it started, and said so."""
         log = self.daemon.folder / "daemon.log"
         last = log.read_bytes()[-5000:].decode(errors="replace").strip().rpartition("\n")[2]
-        return "cannot start" in last and "connect" in last
+        return "cannot start" in last and self.daemon.store_url.rpartition("@")[2] in last
 
     def kill_tuner(self) -> None:
         """SIGKILL of the tuner process alone, if there is one."""

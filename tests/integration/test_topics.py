@@ -106,6 +106,8 @@ def test_without_their_brokers_topics_are_told_and_the_daemon_is_not_ready(
         daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready")
         until_all_is_well()
         servers[0].kill()
+        for _ in range(20):  # whoever starts at this moment asks one that still knows
+            stream.ensure_topics()
         until_all_is_well()  # the others take over
         servers[1].kill()
         daemon.until(  # a first look may find nobody at all

@@ -1,7 +1,8 @@
 """A Kafka cluster as a stream."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from kafka import KafkaAdminClient
 from kafka.errors import (
@@ -27,6 +28,8 @@ __all__ = ["KafkaStream"]
 ATTEMPTS = 4
 FORBIDDEN = (AuthorizationError, InvalidReplicationFactorError, PolicyViolationError)
 
+Answer = TypeVar("Answer")
+
 
 class KafkaStream:
     """A :class:`tunerd.streams.base.Stream`."""
@@ -39,7 +42,7 @@ class KafkaStream:
 
     def ensure_topics(self) -> None:
         with self._admin() as admin:
-            there = set(admin.list_topics())
+            there = set(_asked(admin.list_topics))
             missing = [spec for spec in self._topics if spec.name not in there]
             if not missing:
                 return
@@ -50,22 +53,21 @@ class KafkaStream:
             wanted = {spec.name: self._wanted(spec) for spec in missing}
             try:
                 with suppress(TopicAlreadyExistsError):  # another instance was faster
-                    admin.create_topics(wanted)
+                    _asked(lambda: admin.create_topics(wanted))
             except FORBIDDEN as error:
                 raise MisconfiguredError(
                     [self._absent(spec, f"creating it failed: {error}") for spec in missing]
                 ) from error
-            admin.wait_for_topics([spec.name for spec in missing])
+            names = [spec.name for spec in missing]
+            _asked(lambda: admin.wait_for_topics(names))
 
     def check_topics(self) -> list[TopicProblem]:
         admin, client = connect(self._options, KafkaAdminClient)
         try:
             with translated(self._options):
-                for _ in range(ATTEMPTS - 1):
-                    # It may ask a broker that is gone, and another one knows as well.
-                    with suppress(KafkaConnectionError):
-                        return problems_of_topics(self._options, self._topics, admin, client)
-                return problems_of_topics(self._options, self._topics, admin, client)
+                return _asked(
+                    lambda: problems_of_topics(self._options, self._topics, admin, client)
+                )
         finally:
             admin.close()
 
@@ -105,3 +107,12 @@ class KafkaStream:
         return ValidationProblem(
             f"topic {spec.name}", f"does not exist on Kafka at {where} and {why}; create it{policy}"
         )
+
+
+def _asked(ask: Callable[[], Answer]) -> Answer:
+    """The answer of whichever broker has one: it may ask one that is gone, and another knows as
+    well."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(KafkaConnectionError):
+            return ask()
+    return ask()
