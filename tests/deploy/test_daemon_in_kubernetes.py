@@ -17,6 +17,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from tests.deploy.pods import laid_out
 from tests.integration.daemons import Daemon, events, read_topic
 from tests.servers.secure import PASSWORD, USER, secure_kafka
 from tunerd.monitoring.rules import rule_file, rule_object
@@ -79,21 +80,9 @@ def test_alerts_are_those_of_prometheus() -> None:
 
 
 def settings_of(tmp_path: Path) -> Settings:
-    """The settings as they are, with what the Pod mounts somewhere else."""
+    studies = {file.name: file.read_text() for file in (FOLDER / "studies").iterdir()}
     text = (FOLDER / "tunerd.toml").read_text()
-    mounted = [mount["mountPath"] for mount in POD["containers"][0]["volumeMounts"]]
-    mounted.remove("/tmp")  # noqa: S108 - no setting names it
-    for path in mounted:
-        (tmp_path / path[1:]).mkdir(parents=True, exist_ok=True)
-        text = text.replace(f'"{path}', f'"{tmp_path}{path}')
-        text = text.replace(f"={path}", f"={tmp_path}{path}")
-    shutil.copytree(FOLDER / "studies", tmp_path / "etc/tunerd/studies", dirs_exist_ok=True)
-    (tmp_path / "etc/tunerd/postgres/password").write_text("x\n")
-    for name in ("kafka-ca/ca.crt", "kafka-user/user.crt", "kafka-user/user.key"):
-        (tmp_path / "etc/tunerd" / name).write_text("")
-    file = tmp_path / "tunerd.toml"
-    file.write_text(text)
-    return load_settings(file, {})
+    return load_settings(laid_out(tmp_path, POD, text, studies), {})
 
 
 def test_the_settings_are_sound_and_what_they_name_is_mounted(tmp_path: Path) -> None:
