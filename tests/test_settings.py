@@ -127,6 +127,14 @@ def test_a_file_that_is_no_toml(file: Path, content: bytes, said: str) -> None:
         ('name = "A"', "name", "pattern"),
         ('[store]\nurl = "mysql://x"', "store.url", "sqlite:///FILE or postgresql://"),
         ('[log]\nlevel = "loud"', "log.level", "'debug', 'info'"),
+        ('[signals.prometheus]\nurl = "p:9090"', "signals.prometheus.url", "http(s)://HOST"),
+        ('[signals.prometheus]\nurl = "http://p:x"', "signals.prometheus.url", "http(s)://HOST"),
+        ('[signals.prometheus]\nurl = "http://p/?a"', "signals.prometheus.url", "http(s)://HOST"),
+        ('[signals.prometheus.queries]\nrps = "a"', "signals.prometheus", "url is missing"),
+        ('[signals.prometheus.queries]\n"r s" = "a"', "prometheus.queries", "'r s'"),
+        ('[signals.prometheus.queries]\nrps = " "', "prometheus.queries", "PromQL"),
+        ("[signals.prometheus.queries]\nrps = 1", "prometheus.queries.rps", "valid string"),
+        ("[signals.prometheus]\nstep_s = 1", "signals.prometheus.step_s", "or equal to 5"),
         ('studies = "nowhere"', "nowhere", "folder of studies"),
     ],
 )
@@ -237,6 +245,21 @@ def test_secrets_come_from_files(file: Path) -> None:
     assert "hunter2" not in f"{settings!r}{settings}{settings.model_dump_json()}"
 
 
+def test_queries_come_from_a_variable_too_and_secrets_of_two_places_are_kept_apart(
+    file: Path,
+) -> None:
+    write(file, '[store]\npassword_file = "a"\n[signals.prometheus]\npassword_file = "b"')
+    for name in "ab":
+        write(file.parent / name, name)
+    queries = {"TUNERD_SIGNALS__PROMETHEUS__QUERIES": '{"rps": "sum(x)"}'}
+    settings = load_settings(file, queries | {"TUNERD_SIGNALS__PROMETHEUS__URL": "http://p:9090"})
+    assert settings.signals.prometheus.queries == {"rps": "sum(x)"}
+    copy = restore_settings(dump_settings(settings))
+    for section, secret in ((copy.store, "a"), (copy.signals.prometheus, "b")):
+        assert section.password is not None
+        assert section.password.get_secret_value() == secret
+
+
 def test_an_empty_secret_is_a_mistake(file: Path) -> None:
     write(file, '[store]\npassword_file = "pw"')
     write(file.parent / "pw", "\n")
@@ -258,6 +281,7 @@ def test_systemd_credentials_hold_secrets_too(file: Path, tmp_path: Path) -> Non
         '[store]\nurl = "postgresql://host/db?user=u&password=hunter2"',
         '[stream.kafka]\nsasl_password = "hunter2"',
         '[stream]\npassword = "hunter2"',
+        '[signals.prometheus]\nurl = "https://tunerd:hunter2@prometheus"',
     ],
 )
 def test_messages_never_hold_secrets(file: Path, text: str) -> None:

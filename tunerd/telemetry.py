@@ -19,6 +19,7 @@ __all__ = [
     "NullListener",
     "OutboxBacklog",
     "PrequentialScores",
+    "PrometheusAsked",
     "Report",
     "RequestBacklog",
     "RequestsAnswered",
@@ -96,6 +97,15 @@ class AttemptBacklog(msgspec.Struct, frozen=True, kw_only=True, tag="attempts"):
     waiting: int | None
     incomplete: int | None = None
     """Of which no half came for longer than halves are waited for."""
+
+
+class PrometheusAsked(msgspec.Struct, frozen=True, kw_only=True, tag="prometheus"):
+    """A Prometheus was asked for a signal."""
+
+    points: int = 0
+    """New ones that were kept."""
+    failed: bool = False
+    """Whether there was no answer, or none that could be used."""
 
 
 class ConsumerLag(msgspec.Struct, frozen=True, kw_only=True, tag="lagging"):
@@ -322,6 +332,7 @@ Report = (
     | RequestsAnswered
     | RequestBacklog
     | AttemptBacklog
+    | PrometheusAsked
     | ConsumerLag
     | StudyLoaded
     | StepCommitted

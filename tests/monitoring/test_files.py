@@ -99,6 +99,8 @@ UNWATCHED = {
     "tunerd_outside_jobs_total",
     "tunerd_prediction_pearson",
     "tunerd_prediction_spearman",
+    # An alert tells when questions fail.
+    "tunerd_prometheus_points_total",
     # `/readyz` says it, and an alert tells when many come.
     "tunerd_quarantined_jobs",
     # For schedulers and autoscalers; what is recommended, people see elsewhere.

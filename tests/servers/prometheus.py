@@ -58,6 +58,7 @@ class PrometheusServer:
                     program,
                     f"--config.file={self.folder / 'prometheus.yml'}",
                     f"--storage.tsdb.path={self.folder / 'data'}",
+                    "--storage.tsdb.retention.time=10y",
                     f"--web.listen-address=127.0.0.1:{self.port}",
                 ],
                 stdin=subprocess.DEVNULL,

@@ -74,6 +74,7 @@ STUDY = MetricLabel("study")
 STAGE = MetricLabel("stage", ("ingest", "requests", "tune", "publish"))
 OUTCOME = MetricLabel("outcome", ("accepted", "duplicate", "rejected"))
 RECORD_OUTCOME = MetricLabel("outcome", ("accepted", "half", "duplicate", "rejected"))
+PROMETHEUS_OUTCOME = MetricLabel("outcome", ("answered", "failed"))
 JOINED_HOW = MetricLabel("how", ("ended", "running", "corrected"))
 ENVELOPE = ("specversion", "data", "data_base64", "ce_specversion", "ce_id", "ce_source")
 REASON = MetricLabel(
@@ -156,6 +157,10 @@ REJECTED = _counter(
     "ingest_rejected", "Rejected records by the field of the event that is wrong.", REASON
 )
 INGEST_S = _seconds("ingest_batch", "From having a batch of records to its commit.")
+SIGNAL_POINTS = _counter("prometheus_points", "New points of signals read from Prometheus.")
+PROMETHEUS_ASKED = _counter(
+    "prometheus_questions", "Times that Prometheus was asked for a signal.", PROMETHEUS_OUTCOME
+)
 LAG = _gauge(
     "stream_lag_records", "Records on the jobs topic not ingested yet; NaN while nobody can say."
 )

@@ -105,6 +105,7 @@ class MetricsExporter:
             telemetry.BatchIngested: self._ingested,
             telemetry.AttemptBacklog: self._attempts,
             telemetry.ConsumerLag: self._lagging,
+            telemetry.PrometheusAsked: self._prometheus_asked,
             telemetry.RequestsIngested: self._asked,
             telemetry.RequestBacklog: self._unanswered,
             telemetry.RequestsAnswered: self._answered,
@@ -185,6 +186,10 @@ class MetricsExporter:
     def _attempts(self, report: telemetry.AttemptBacklog) -> None:
         self._show(report.waiting, d.ATTEMPTS_WAITING)
         self._show(report.incomplete, d.ATTEMPTS_INCOMPLETE)
+
+    def _prometheus_asked(self, report: telemetry.PrometheusAsked) -> None:
+        self._count(report.points, d.SIGNAL_POINTS)
+        self._count(1, d.PROMETHEUS_ASKED, "failed" if report.failed else "answered")
 
     def _lagging(self, report: telemetry.ConsumerLag) -> None:
         self._show(report.records, d.LAG)

@@ -401,6 +401,20 @@ def _outside(t: AlertTimings) -> tuple[AlertRule, ...]:
             hold=t.moment,
         ),
         AlertRule(
+            "TunerdPrometheusUnread",
+            "warning",
+            f"{BY} (increase({of(d.PROMETHEUS_ASKED, outcome='failed')}[{span(t.window)}]))",
+            "> 3",
+            "{{ $labels.instance }}: signals cannot be read from Prometheus",
+            "The Prometheus that `signals.prometheus` names does not answer, or not as it should. "
+            "Jobs of studies with such a signal lack it, and forecasts are not corrected. What is "
+            "missing is read later, as far back as `signals.prometheus.backfill_days`.",
+            (
+                "`tunerd status`, `/readyz` and the log's `signal not read from Prometheus` say "
+                "for each query what is wrong.",
+            ),
+        ),
+        AlertRule(
             "TunerdTopicWrong",
             "warning",
             of(d.TOPIC_WRONG),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from tunerd.settings.model import HttpSettings
 from tunerd.stages import Stage
 from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
+from tunerd.stages.prometheus import PrometheusStage
 from tunerd.stages.publish import PublishStage
 from tunerd.stages.requests import RequestStage
 from tunerd.stages.topic_check import why_behind
@@ -77,8 +79,8 @@ its memory and joining its threads took up to six seconds more."""
 GIVES_BACK_S = 0.5
 """What giving the store back may take where that has passed."""
 GAUGES_S = 2.0
-FORECAST_AGAIN_S = 300.0
-"""How long forecasting waits after it failed."""
+BESIDE_AGAIN_S = 300.0
+"""How long a stage that no job waits for waits after it failed."""
 TOPICS_S = 5.0
 """How often it is seen whether the topics are as they should be."""
 COLLECT_AFTER = 10_000
@@ -346,8 +348,8 @@ class _Daemon:
             threading.Thread(target=self._measure, args=(gauges,), name="gauges"),
             threading.Thread(target=self._watch, args=(stream, store), name="topics"),
         ]
-        if "tune" in self.stages:
-            threads.append(threading.Thread(target=self._foresee, args=(store,), name="forecasts"))
+        for name, make in self._makers_beside(store).items():
+            threads.append(threading.Thread(target=self._beside, args=(name, make), name=name))
         threads += [
             threading.Thread(target=self._loop, args=(stage,), name=stage.name) for stage in loops
         ]
@@ -480,25 +482,37 @@ class _Daemon:
             self.crashed = True
             self.stop.set()
 
-    def _foresee(self, store: Store) -> None:
-        """What signals will bring. No job waits for it: where it fails, the rest goes on."""
+    def _makers_beside(self, store: Store) -> dict[str, Callable[[], Stage]]:
+        """Stages that no job waits for."""
         # The same after every start where it has the store to itself: what a killed one held would
         # keep this one waiting for a quarter of an hour.
         owner = self.settings.name if self.members is None else self.members.owner
-        topic = self.settings.topics.recommendations
-        forecast = ForecastStage(store, owner, self.log, _now, topic)
+        topic, prometheus = self.settings.topics.recommendations, self.settings.signals.prometheus
+        makers: dict[str, Callable[[], Stage]] = {}
+        if "tune" in self.stages:
+            makers["forecasts"] = partial(ForecastStage, store, owner, self.log, _now, topic)
+        if "ingest" in self.stages and prometheus.queries:
+            asking = (store, prometheus, owner, self.metrics, self.log, self.health.remark, _now)
+            makers["prometheus"] = partial(PrometheusStage, *asking)
+        return makers
+
+    def _beside(self, name: str, make: Callable[[], Stage]) -> None:
+        """A stage that no job waits for: where it fails, the rest goes on."""
+        stage = make()
         while not self.stop.is_set():
+            worked = False
             try:
-                forecast.step()
+                worked = stage.step()
             except StoreUnavailableError:  # the stages say so
                 self.stop.wait(TROUBLE_S)
             except Exception:
-                self.log.exception("forecasting failed")
-                forecast = ForecastStage(store, owner, self.log, _now, topic)
-                self.stop.wait(FORECAST_AGAIN_S)
-            self.stop.wait(GAUGES_S)
+                self.log.exception(f"{name} failed")
+                stage = make()
+                self.stop.wait(BESIDE_AGAIN_S)
+            if not worked:
+                self.stop.wait(GAUGES_S)
         with suppress(StoreUnavailableError):  # the lease runs out by itself
-            forecast.close()
+            stage.close()
 
     def _watch(self, stream: Stream, store: Store) -> None:
         """Whether the topics are as they should be, and what holds is on its topic."""

@@ -243,7 +243,7 @@ def _explain(key: str, detail: ErrorDetails) -> str:
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
     field = _KEYS.get(key)
     given = detail["input"]
-    if field is None or key == "store.url" or not isinstance(given, str | int | float):
+    if field is None or key.endswith(".url") or not isinstance(given, str | int | float):
         return message
     about = " ".join((field.description or "").split()).replace("``", "").rstrip(".")
     return f"{message}, not {given!r} ({about})"

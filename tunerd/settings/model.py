@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +23,15 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-__all__ = ["SECRETS", "KafkaSettings", "Settings", "SettingsSection", "StreamSettings", "leaves"]
+__all__ = [
+    "SECRETS",
+    "KafkaSettings",
+    "PrometheusSettings",
+    "Settings",
+    "SettingsSection",
+    "StreamSettings",
+    "leaves",
+]
 
 
 def _not_a_bool(value: object) -> object:
@@ -52,6 +61,32 @@ def _url_without_password(value: str) -> str:
         raise ValueError("holds a password; put the password into a file, store.password_file")
     if value and not value.startswith(("postgresql://", "postgresql+psycopg://")):
         raise ValueError("should be sqlite:///FILE or postgresql://USER@HOST:PORT/DATABASE")
+    return value
+
+
+def _http_url(value: str) -> str:
+    try:
+        url = urlsplit(value)
+        fine = bool(re.fullmatch(r"https?://[!-~]+", value) and url.hostname) and url.port != 0
+    except ValueError:  # a port that is none
+        fine = False
+    if value and (not fine or re.search("[@?#]", value)):
+        raise ValueError(
+            "should be http(s)://HOST:PORT, a path behind it where need be; a user goes into"
+            " signals.prometheus.user, a password into a file, password_file or token_file"
+        )
+    return value
+
+
+_SIGNAL = re.compile(r"[A-Za-z_:][A-Za-z0-9_:.]{0,199}")
+
+
+def _signal_queries(value: dict[str, str]) -> dict[str, str]:
+    wrong = [name for name in value if not _SIGNAL.fullmatch(name)]
+    if wrong:
+        raise ValueError(f"{', '.join(map(repr, wrong))}: a signal's name should be like rps")
+    if empty := [name for name, query in value.items() if not query.strip()]:
+        raise ValueError(f"{', '.join(empty)}: should be an expression in PromQL")
     return value
 
 
@@ -264,6 +299,59 @@ class IngestSettings(SettingsSection):
     """Halves of further attempts are rejected while so many attempts wait for theirs."""
 
 
+class PrometheusSettings(SettingsSection):
+    """A Prometheus, or what answers as one, that is asked for signals ([Forecasts](forecasts.md)).
+    Nothing is asked without ``queries``."""
+
+    url: Annotated[str, AfterValidator(_http_url)] = ""
+    """Its address, such as ``https://prometheus.example.org:9090``, with what stands before
+    ``/api/v1`` if anything does. Redirects are not followed."""
+    queries: Annotated[dict[str, str], AfterValidator(_signal_queries)] = {}
+    """An expression in PromQL for each name of a signal, such as
+    ``rps = "sum by (service) (rate(http_requests_total[5m]))"``. Its labels are the signal's."""
+    step_s: Annotated[Count, Field(ge=5)] = 60
+    """Seconds between two points of a signal, and between two questions."""
+    backfill_days: Days = 14.0
+    """So far back is asked for what is not known yet: at the first start, and after an outage."""
+    timeout_s: Annotated[Seconds, Field(le=600)] = 30.0
+    """An answer that takes longer is given up."""
+    ca_file: Path | None = None
+    """PEM file of the authorities that sign its certificate; else the system's."""
+    user: str | None = None
+    """User name, where it asks for one; goes with ``password_file``."""
+    password_file: Path | None = None
+    """File that holds that user's password; read again for every question."""
+    token_file: Path | None = None
+    """File that holds a bearer token; read again for every question, since tokens expire."""
+
+    _prometheus_password: SecretStr | None = PrivateAttr(default=None)
+    _prometheus_token: SecretStr | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if self.queries and not self.url:
+            raise ValueError("url is missing: there are queries")
+        if self.user is not None and self.token_file is not None:
+            raise ValueError("user and token_file: only one of them can be sent")
+        return self
+
+    @property
+    def password(self) -> SecretStr | None:
+        """What ``password_file`` held at the start."""
+        return self._prometheus_password
+
+    @property
+    def token(self) -> SecretStr | None:
+        """What ``token_file`` held at the start."""
+        return self._prometheus_token
+
+
+class SignalSettings(SettingsSection):
+    """Where signals come from beside the jobs topic."""
+
+    prometheus: PrometheusSettings = PrometheusSettings()
+
+
 class TuneSettings(SettingsSection):
     """How much is learned and searched, and how often."""
 
@@ -328,6 +416,7 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     http: HttpSettings = HttpSettings()
     ingest: IngestSettings = IngestSettings()
+    signals: SignalSettings = SignalSettings()
     tune: TuneSettings = TuneSettings()
     publish: PublishSettings = PublishSettings()
     log: LogSettings = LogSettings()
@@ -377,6 +466,8 @@ def _table(given: dict[str, Any], key: str) -> Any:
 SECRETS = (
     ("http", "token_file", "_token"),
     ("http", "read_token_file", "_read_token"),
+    ("signals.prometheus", "password_file", "_prometheus_password"),
+    ("signals.prometheus", "token_file", "_prometheus_token"),
     ("store", "password_file", "_password"),
     ("stream.kafka", "sasl_password_file", "_sasl_password"),
 )

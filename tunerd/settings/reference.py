@@ -56,7 +56,7 @@ def _heading(table: str) -> str:
 
 def _default(field: FieldInfo) -> str:
     default = field.default
-    if default is None or default in ("", Path()):
+    if default is None or default in ("", Path(), {}):
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
