@@ -95,6 +95,8 @@ def planned_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -
         "start_s": now.timestamp() - 1800,
         "end_s": now.timestamp() + 1800,
         "low": 80.0,
+        "lowest": 70.0,
+        "highest": 130.0,
     }
     window |= {"high": 120.0, "median": 100.0, "key": key, "contexts": {key: 1.0}}
     plan: dict[str, object] = {

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from random import Random
 
+import pytest
+
 from tests.contracts.store_data import LATER, STUDY, add_study
 from tests.contracts.store_data import NOW as RECEIVED
 from tunerd.events.signal import LONGEST
@@ -71,6 +73,20 @@ class TestSignals:
         add_study(store)
         assert store.forecast_plan(STUDY) is None
         with store.transaction() as tx:
-            tx.save_forecast_plan(STUDY, {"a": 1}, NOW)
-            tx.save_forecast_plan(STUDY, {"a": [2.5, None]}, LATER)
-        assert store.forecast_plan(STUDY) == (LATER, {"a": [2.5, None]})
+            tx.save_forecast_plan(STUDY, {"feature": "a", "signals": []}, NOW)
+            tx.save_forecast_plan(STUDY, {"feature": "b", "signals": [], "more": None}, LATER)
+        assert store.forecast_plan(STUDY) == (LATER, {"feature": "b", "signals": [], "more": None})
+
+    def test_a_damaged_plan_is_none_and_told(
+        self, store: Store, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        add_study(store)
+        with store.transaction() as tx:
+            tx.save_forecast_plan(STUDY, {"feature": "a", "signals": [{}]}, NOW)
+        assert store.forecast_plan(STUDY) is None
+        assert f"the forecast of study {STUDY} is damaged" in caplog.text
+
+    def test_points_of_a_time_are_counted(self, store: Store) -> None:
+        add(store, ("a", 5, 1.0), ("a", 4, 1.0), ("a", 3, 1.0), ("b", 4, 1.0))
+        assert store.count_signal_points("a", NOW - 5 * MINUTE, NOW - 3 * MINUTE) == 2
+        assert store.count_signal_points("c", NOW - 5 * MINUTE, NOW) == 0

@@ -157,11 +157,13 @@ def test_a_context_without_its_signal_has_the_numbers_of_the_hour(recommended: T
     def plan(*sizes: int, published: bool = True) -> None:
         windows = [
             {"start_s": now_s + 3600 * i, "end_s": now_s + 3600 * (i + 1), **quantiles}
-            | {"key": recommended.key(size)}
+            | {"key": recommended.key(size), "contexts": {}, "lowest": 2.0, "highest": 6.0}
             for i, size in enumerate(sizes)
         ]
-        stands = {"key": "toy|n=~"} if published else None
-        document = {"feature": "n", "signals": [{"windows": windows, "published": stands}]}
+        stands = {"key": "toy|n=~", "sent_s": 0.0, "hours": []} if published else None
+        signal: dict[str, object] = {"signal": "n", "context": {}, "state": "active", "why": ""}
+        signal |= {"methods": {}, "windows": windows, "past": [], "published": stands}
+        document = {"feature": "n", "signals": [signal]}
         with recommended.store.transaction() as tx:
             tx.save_forecast_plan("toy", document, recommended.time.now())
 

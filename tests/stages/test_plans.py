@@ -37,6 +37,8 @@ def kept(*loads: float, state: str = "active", published: Any = None) -> dict[st
             "low": 0.9 * load,
             "median": load,
             "high": 1.1 * load,
+            "lowest": 0.8 * load,
+            "highest": 1.2 * load,
             "key": key(load),
             "contexts": {key(load): 1.0},
         }
@@ -46,7 +48,10 @@ def kept(*loads: float, state: str = "active", published: Any = None) -> dict[st
         "signal": 'rps{service="a"}',
         "context": {"service": "a"},
         "state": state,
+        "why": "",
+        "methods": {},
         "windows": windows,
+        "past": [],
         "published": published,
     }
 

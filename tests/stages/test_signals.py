@@ -16,7 +16,7 @@ from tunerd.settings.model import IngestSettings, TopicSettings, TuneSettings
 from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.tune import TuneStage
-from tunerd.store import ContextRow, Store
+from tunerd.store import ContextRow, RecommendationRow, Store
 from tunerd.store.signals import KEPT
 
 TOPICS = TopicSettings(jobs="jobs", recommendations="recommendations", rejected="rejected")
@@ -400,9 +400,60 @@ def test_a_study_whose_forecast_fails_keeps_no_other_from_it(store: Store, time:
     ran_in(store, time, TEXT, {"service": "a"})
     short_load(store, time, 'rps{service="a"}')
     with store.transaction() as tx:
-        tx.save_forecast_plan("broken", {"nonsense": 1}, time.now())
+        row = RecommendationRow(
+            study="broken",
+            context_key="broken|service=a",
+            revision=1,
+            recommendation_id="r",
+            state="active",
+            value="{",
+            issued_at=time.now(),
+            valid_until=time.now(),
+        )
+        tx.save_recommendation(row)
     assert forecasting(store, time).step()
     assert len(plans(store, "web")) == 1
+    assert store.forecast_plan("broken") is None
+
+
+@pytest.mark.parametrize("damaged", [{"nonsense": 1}, {"feature": "rps", "signals": [{}]}])
+def test_a_damaged_plan_is_told_and_made_anew(
+    store: Store, time: Time, caplog: pytest.LogCaptureFixture, damaged: dict[str, Any]
+) -> None:
+    ran_in(store, time, TEXT, {"service": "a"})
+    short_load(store, time, 'rps{service="a"}')
+    with store.transaction() as tx:
+        tx.save_forecast_plan("web", damaged, time.now())
+    assert forecasting(store, time).step()
+    assert len(plans(store, "web")) == 1
+    assert "the forecast of study web is damaged, and made anew" in caplog.text
+
+
+def test_late_points_reach_a_forecaster_that_runs(store: Store, time: Time) -> None:
+    """A day of the past comes in, hours after it was over."""
+    ran_in(store, time, TEXT, {"service": "a"})
+    short_load(store, time, 'rps{service="a"}')
+    stage, fresh = forecasting(store, time), forecasting(store, time, "fresh")
+    assert stage.step()
+    began = time.now()
+
+    def points(first: int, last: int, value: float) -> None:
+        times = [began - timedelta(minutes=m) for m in range(first, last, -5)]
+        with store.transaction() as tx:
+            tx.add_signal_points([('rps{service="a"}', at, value) for at in times], time.now())
+
+    points(0, -60, 150.0)
+    time.pass_(minutes=61)
+    assert stage.step()
+    points(48 * 60, 3 * 60, 900.0)
+    time.pass_(minutes=6)
+    assert stage.step()
+    (after,) = plans(store, "web")
+    stage.close()
+    assert fresh.step()
+    (expected,) = plans(store, "web")
+    assert [w["median"] for w in after["windows"]] == [w["median"] for w in expected["windows"]]
+    assert after["windows"][-1]["high"] > 300
 
 
 def test_points_are_forgotten_whether_or_not_a_study_uses_them(store: Store, time: Time) -> None:

@@ -49,6 +49,14 @@ STOPPED = timedelta(days=2)
 """A signal without a point for so long has stopped: nothing is asked on what it was."""
 READ_AT_ONCE = timedelta(days=2)
 """A point each second for as long as they are kept would take a gigabyte at once."""
+IN_TIME = timedelta(minutes=15)
+"""A point that comes later than this is late: it is not learned from as time goes on."""
+READ_AGAIN = timedelta(minutes=45)
+"""How much of what is over is read again, so that late points show in the plan's hours at once."""
+MADE_AGAIN = timedelta(hours=1)
+"""A forecaster is made anew for late points so often at most: it takes about a second."""
+COUNTED = timedelta(days=7)
+"""How much later than the oldest point counting begins: those are dropped meanwhile."""
 SPEAKING = ("active", "observed", "pending")
 """States of recommendations that say something for a context already."""
 
@@ -62,6 +70,18 @@ class _ActiveContext(msgspec.Struct):
 
     context: dict[str, Any]
     last_job_at: str | None = None
+
+
+@dataclass
+class _Reading:
+    """What a forecaster has read of its signal."""
+
+    made_at: datetime
+    """When the forecaster was made."""
+    since: datetime
+    until: datetime
+    """Points from then until then are counted: a further one came late."""
+    count: int = 0
 
 
 @dataclass
@@ -79,7 +99,7 @@ class ForecastStage:
     _pruned_at: datetime | None = None
     _studies: dict[str, tuple[int, Study | None]] = field(default_factory=dict)
     _forecasters: dict[_SignalKey, SignalForecaster] = field(default_factory=dict)
-    _read_until: dict[_SignalKey, datetime] = field(default_factory=dict)
+    _readings: dict[_SignalKey, _Reading] = field(default_factory=dict)
 
     def step(self) -> bool:
         """Foresee what is due; whether anything was."""
@@ -112,7 +132,7 @@ class ForecastStage:
             self._at = now - timedelta(seconds=EVERY_S - AGAIN_S)
         for signal in self._forecasters.keys() - used:
             del self._forecasters[signal]
-            self._read_until.pop(signal, None)
+            del self._readings[signal]
         return bool(studies)
 
     def close(self) -> None:
@@ -213,28 +233,51 @@ class ForecastStage:
     def _forecast(self, signal: _SignalKey, study: Study, now: datetime) -> SignalForecast | None:
         horizon = int(study.forecast.horizon_hours * 3600 / RESOLUTION_S)
         forecaster = self._forecasters.get(signal)
-        if forecaster is None or forecaster.horizon < horizon:
-            capacity = int(KEPT.total_seconds() / RESOLUTION_S)
-            lowest = 0.0 if signal[1] else None
-            forecaster = SignalForecaster(RESOLUTION_S, horizon, capacity=capacity, lowest=lowest)
-            since = now - KEPT
-            while since < now:
-                until = min(since + READ_AT_ONCE, now)
-                forecaster.series.add_all(self.store.signal_points(signal[0], since, until))
-                since = until
-            self._forecasters[signal] = forecaster
-            forecaster.resume((now - REPLAYED).timestamp())
+        if forecaster is None or forecaster.horizon < horizon or self._was_late(signal, now):
+            forecaster = self._make_forecaster(signal, horizon, now)
         else:
-            # Late points too: what is known already changes nothing.
-            since = self._read_until[signal] - timedelta(hours=1)
+            since = self._readings[signal].until - READ_AGAIN
             forecaster.series.add_all(self.store.signal_points(signal[0], since, now))
-        self._read_until[signal] = now
+        self._count(signal, now)
         forecaster.advance(now.timestamp())
         forecast = forecaster.forecast()
         if forecast is None or forecaster.horizon == horizon:
             return forecast
         # Another study looks farther ahead.
         return dataclasses.replace(forecast, quantiles=forecast.quantiles[:horizon])
+
+    def _make_forecaster(self, signal: _SignalKey, horizon: int, now: datetime) -> SignalForecaster:
+        capacity = int(KEPT.total_seconds() / RESOLUTION_S)
+        lowest = 0.0 if signal[1] else None
+        forecaster = SignalForecaster(RESOLUTION_S, horizon, capacity=capacity, lowest=lowest)
+        since = now - KEPT
+        while since < now:
+            until = min(since + READ_AT_ONCE, now)
+            forecaster.series.add_all(self.store.signal_points(signal[0], since, until))
+            since = until
+        forecaster.resume((now - REPLAYED).timestamp())
+        self._forecasters[signal] = forecaster
+        begin = now - KEPT + COUNTED
+        self._readings[signal] = _Reading(now, begin, begin)
+        return forecaster
+
+    def _was_late(self, signal: _SignalKey, now: datetime) -> bool:
+        """Whether points came of a time that was over: methods and bands have not learned from
+        them, so the forecaster is made anew, now and then."""
+        reading = self._readings[signal]
+        if now - reading.made_at < MADE_AGAIN:
+            return False
+        count = self.store.count_signal_points(signal[0], reading.since, reading.until)
+        return count > reading.count
+
+    def _count(self, signal: _SignalKey, now: datetime) -> None:
+        """Count the points that came in time; a late one stays one too many."""
+        reading, until = self._readings[signal], now - IN_TIME
+        reading.count += self.store.count_signal_points(signal[0], reading.until, until)
+        reading.until = until
+        if reading.since < now - KEPT:  # some are dropped by now
+            reading.since = now - KEPT + COUNTED
+            reading.count = self.store.count_signal_points(signal[0], reading.since, until)
 
     def _plan(
         self,

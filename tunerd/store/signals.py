@@ -1,12 +1,15 @@
 """Signals: their points, each time once, and what is planned on their forecasts."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import sqlalchemy as sa
 
+from tunerd.errors import CorruptDataError
 from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.json_text import from_json, to_json
 from tunerd.store.tables import forecast_plans, signal_points, signals
@@ -18,6 +21,8 @@ MOST_SIGNALS = 1_000
 KEPT = timedelta(days=60)
 """How long points are kept: eight weeks show a day and a week."""
 _CHUNK = 300
+
+log = logging.getLogger(__name__)
 
 Point = tuple[str, datetime, float]
 """A signal's written name, a time and the value."""
@@ -32,6 +37,42 @@ class AddedPoints:
     """Of a signal and time that are known; the first value stays."""
     refused: tuple[int, ...]
     """Places in the batch of points of further signals than are kept."""
+
+
+class _KeptHour(msgspec.Struct):
+    start_s: float
+    end_s: float
+    low: float
+    median: float
+    high: float
+    lowest: float
+    highest: float
+    contexts: dict[str, float]
+    key: str
+
+
+class _StandingPlan(msgspec.Struct):
+    key: str
+    sent_s: float
+    hours: list[tuple[float, float, str]]
+
+
+class _KeptPlan(msgspec.Struct):
+    signal: str
+    context: dict[str, bool | float | str | None]
+    state: Literal["active", "withdrawn"]
+    why: str
+    methods: dict[str, float]
+    windows: list[_KeptHour]
+    past: list[_KeptHour]
+    published: _StandingPlan | None = None
+
+
+class _PlanDocument(msgspec.Struct):
+    """What readers of a document rely on."""
+
+    feature: str
+    signals: list[_KeptPlan]
 
 
 class SignalReads(StoreReads):
@@ -70,12 +111,36 @@ class SignalReads(StoreReads):
             mean = connection.execute(statement).scalar_one_or_none()
             return None if mean is None else float(mean)
 
+    def count_signal_points(self, name: str, since: datetime, until: datetime) -> int:
+        """How many points of a signal there are from one time to another, which is left out."""
+        statement = (
+            sa.select(sa.func.count())
+            .select_from(signal_points)
+            .join(signals, signals.c.id == signal_points.c.signal_id)
+            .where(
+                signals.c.name == name,
+                signal_points.c.at_ms >= _ms(since),
+                signal_points.c.at_ms < _ms(until),
+            )
+        )
+        with self._reading() as connection:
+            return int(connection.execute(statement).scalar_one())
+
     def forecast_plan(self, study: str) -> tuple[datetime, dict[str, Any]] | None:
-        """When a study's plan was made, and the plan; None where there is none."""
+        """When a study's plan was made, and the plan; None where there is none, or a damaged one,
+        which the log tells: the next forecast takes its place."""
         statement = sa.select(forecast_plans).where(forecast_plans.c.study == study)
         with self._reading() as connection:
             row = connection.execute(statement).one_or_none()
-            return None if row is None else (row.made_at, from_json(row.document))
+        if row is None:
+            return None
+        try:
+            document = from_json(row.document, f"the forecast of study {study}")
+            msgspec.convert(document, _PlanDocument)
+        except (CorruptDataError, msgspec.ValidationError) as error:
+            log.error("the forecast of study %s is damaged, and made anew: %s", study, error)
+            return None
+        return row.made_at, document
 
 
 class SignalWrites(SignalReads, StoreWrites):
