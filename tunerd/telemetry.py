@@ -245,6 +245,8 @@ class StudyBacklog(msgspec.Struct, frozen=True, kw_only=True, tag="backlog"):
     of contexts. A context without its signal has those of the one that is foreseen now."""
     foreseen: dict[str, dict[str, float]] = {}
     """Quantiles of the signal in this hour, by context without it and quantile."""
+    signals_shifted: int = 0
+    """Signals that are at another level than was foreseen."""
 
 
 class TunerMemory(msgspec.Struct, frozen=True, kw_only=True, tag="tuner_size"):

@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.stages.fakes import FakeStream, Heard, Time
@@ -12,6 +13,9 @@ from tunerd import telemetry
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
+from tunerd.events.drift import DriftEvent
+from tunerd.queries.metric_samples import MetricSamples
+from tunerd.queries.study_status import study_status
 from tunerd.settings.model import IngestSettings, TopicSettings, TuneSettings
 from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
@@ -427,6 +431,61 @@ def test_a_damaged_plan_is_told_and_made_anew(
     assert forecasting(store, time).step()
     assert len(plans(store, "web")) == 1
     assert "the forecast of study web is damaged, and made anew" in caplog.text
+
+
+def drift_events(store: Store) -> list[DriftEvent]:
+    waiting = [message for message in store.unsent(1_000) if message.kind == "drift"]
+    return [msgspec.json.decode(message.value or b"", type=DriftEvent) for message in waiting]
+
+
+def hours_pass(store: Store, time: Time, stage: ForecastStage, hours: int, times: float) -> None:
+    """The load is so many times the usual one."""
+    for _ in range(hours):
+        for _ in range(6):
+            time.pass_(minutes=10)
+            value = times * busy(time.now().hour + time.now().minute / 60)
+            with store.transaction() as tx:
+                tx.add_signal_points([('rps{service="a"}', time.now(), value)], time.now())
+        stage.step()
+
+
+@pytest.mark.slow
+def test_a_signal_at_another_level_is_told_once_as_a_drift_until_it_is_followed(
+    store: Store, time: Time
+) -> None:
+    ran_in(store, time, TEXT, {"service": "a"})
+    past_load(store, time, days=14)
+    lines = Lines()
+    stage = ForecastStage(store, "me", lines, time.now)  # type: ignore[arg-type]
+    hours_pass(store, time, stage, 24, 1.0)
+    assert drift_events(store) == []
+    hours_pass(store, time, stage, 20, 3.0)
+    (began,) = drift_events(store)
+    assert (began.phase, began.kind, began.feature, began.acted) == (
+        "began",
+        "signal",
+        "rps",
+        False,
+    )
+    assert began.signal == 'rps{service="a"}'
+    assert began.context_keys == ("web|rps=~|service=a",)
+    assert began.message.startswith('rps{service="a"} stays above its forecast, noticed 2026-')
+    assert lines.of("drift")[0]["message"] == began.message
+    overview = store.overview_of("web")
+    (note,) = study_status(store, overview, MetricSamples())["drift"]
+    assert note["message"] == began.message
+    # A daemon that starts sees the same alarm, and tells nothing again.
+    stage.close()
+    stage = forecasting(store, time)
+    hours_pass(store, time, stage, 1, 3.0)
+    assert len(drift_events(store)) == 1
+    hours_pass(store, time, stage, 60, 3.0)
+    _, *grew, over = drift_events(store)
+    assert {event.drift_id for event in (*grew, over)} == {began.drift_id}
+    assert {event.phase for event in grew} <= {"grew"}
+    assert over.phase == "over"
+    assert over.message.endswith("over. It has been as foreseen for a day.")
+    assert study_status(store, overview, MetricSamples())["drift"] == []
 
 
 def test_late_points_reach_a_forecaster_that_runs(store: Store, time: Time) -> None:

@@ -5,8 +5,9 @@ name, so that a reader has a study's events in order. ``event_id`` is the same w
 is sent again.
 """
 
+import hashlib
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -25,19 +26,27 @@ __all__ = [
     "RemeasureRequest",
     "drift_event",
     "drift_schema",
+    "shift_event",
     "to_bytes",
     "words",
 ]
 
 MOST_SHOWN = 60
 """Characters of a value in a sentence; the event has all of it as ``value``."""
+MOST_NAME = 200
+"""Likewise of a signal's name."""
 
 
 class JobReference(msgspec.Struct, frozen=True, kw_only=True):
     """One of the study's jobs."""
 
-    sequence: Annotated[int, Meta(description="Its number within the study's history.")]
-    finished_at: Annotated[datetime, Meta(description="When it finished.")]
+    sequence: Annotated[
+        int, Meta(description="Its number within the study's history; 0 for `signal`.")
+    ]
+    finished_at: Annotated[
+        datetime,
+        Meta(description="When it finished. For `signal` there is no job, only this time."),
+    ]
 
 
 class IncumbentReplacement(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,16 +81,17 @@ class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     kind: Annotated[
-        Literal["speed", "ranks", "inputs", "failures"],
+        Literal["speed", "ranks", "inputs", "failures", "signal"],
         Meta(
             description="What no longer is as it was: how fast jobs are; which configurations are"
-            " the fast ones; which jobs come; how many fail."
+            " the fast ones; which jobs come; how many fail; a signal, which keeps to one side of"
+            " what was foreseen."
         ),
     ]
     context_keys: Annotated[
         tuple[str, ...], Meta(description="Contexts that it acts on; empty for the whole study.")
     ]
-    feature: Annotated[str | None, Meta(description="Of the context, for `inputs`.")]
+    feature: Annotated[str | None, Meta(description="Of the context, for `inputs` and `signal`.")]
     parameter: Annotated[
         str | None,
         Meta(description="For `ranks` the one whose effect changed most; for `inputs` its values."),
@@ -111,6 +121,7 @@ class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
         tuple[RemeasureRequest, ...],
         Meta(description="For `speed` and `ranks`: what candidates ask again at this moment."),
     ] = ()
+    signal: Annotated[str | None, Meta(description="Written name, for `signal`.")] = None
 
 
 def drift_event(
@@ -153,6 +164,56 @@ def drift_event(
             for key, configs in known.asked.items()
             if drift.concerns(key)
         ),
+    )
+
+
+def shift_event(
+    study: str,
+    feature: str,
+    context_key: str,
+    signal: str,
+    phase: Literal["began", "grew", "over"],
+    began_s: float,
+    noticed_s: float,
+    up: bool,
+) -> DriftEvent:
+    """The event that says that a signal is at another level than was foreseen.
+
+    Args:
+        context_key: of the context without the signal.
+        began_s: when it was noticed first, in seconds since 1970.
+        noticed_s: when this was noticed.
+        up: whether it is above what was foreseen.
+    """
+    digest = hashlib.sha256(repr((study, signal, began_s)).encode()).hexdigest()
+    drift_id = f"drift-{digest[:16]}"
+    began, noticed = (datetime.fromtimestamp(at_s, UTC) for at_s in (began_s, noticed_s))
+    name = printable(signal if len(signal) <= MOST_NAME else signal[: MOST_NAME - 1] + "…")
+    message = f"{name} stays {'above' if up else 'below'} its forecast"
+    match phase:
+        case "began":
+            message += f", noticed {noticed:%Y-%m-%d %H:%M}."
+        case "grew":
+            message += f" since {began:%Y-%m-%d %H:%M}; it moved again by {noticed:%Y-%m-%d %H:%M}."
+        case "over":
+            message += ": over. It has been as foreseen for a day."
+    return DriftEvent(
+        schema="tunerd.drift/1",
+        event_id=f"{drift_id}/{phase}/{noticed_s:.0f}",
+        drift_id=drift_id,
+        study=study,
+        phase=phase,
+        kind="signal",
+        context_keys=(context_key,),
+        feature=feature,
+        parameter=None,
+        value=None,
+        size=None,
+        since=JobReference(sequence=0, finished_at=began),
+        noticed=JobReference(sequence=0, finished_at=noticed),
+        acted=False,
+        message=message,
+        signal=signal,
     )
 
 

@@ -302,6 +302,11 @@ FORESEEN_SIGNAL = _gauge(
     CONTEXT,
     QUANTILE,
 )
+SIGNALS_SHIFTED = _gauge(
+    "signals_shifted",
+    "Signals of a study that kept to one side of their forecast, within the last day.",
+    STUDY,
+)
 PAUSED = _gauge("study_paused", "1 for a study that an operator has paused.", STUDY)
 QUARANTINED = _gauge(
     "quarantined_jobs",

@@ -280,6 +280,7 @@ class MetricsExporter:
             self._show(report.sequence, d.SEQUENCE, study)
             self._show(report.waiting, d.UNLEARNED, study)
             self._show(report.last_at, d.LAST_OBSERVATION, study)
+            self._show(report.signals_shifted, d.SIGNALS_SHIFTED, study)
             self._by_context(study, d.RECOMMENDED_NUMBER, report.recommended)
             self._by_context(study, d.FORESEEN_SIGNAL, report.foreseen)
 

@@ -512,6 +512,7 @@ def _right(t: AlertTimings) -> tuple[AlertRule, ...]:
             hold=t.window,
         ),
         _drift(),
+        _signal_shifted(),
     )
 
 
@@ -534,6 +535,23 @@ def _drift() -> AlertRule:
             "If it was meant to, nothing is left to do.",
             "If nothing changed and it comes again and again: the objective may be measured "
             "differently by some who send it; or raise `[drift] quiet_jobs` in the study file.",
+        ),
+    )
+
+
+def _signal_shifted() -> AlertRule:
+    return AlertRule(
+        "TunerdSignalShifted",
+        "info",
+        f"{BY_STUDY} ({of(d.SIGNALS_SHIFTED)})",
+        "> 0",
+        "{{ $labels.study }}: a signal is at another level than was foreseen",
+        "A signal kept to one side of its forecast for hours. Forecasts follow the new level by "
+        "themselves within a day or two; plans are for the wrong contexts meanwhile, or withdrawn.",
+        (
+            "`tunerd status STUDY` says which signal, and on which side; `tunerd forecast STUDY` "
+            "what was foreseen and what came.",
+            "What sends it: a service that moved, a unit that changed, a label that is missing?",
         ),
     )
 

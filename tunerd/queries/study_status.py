@@ -45,7 +45,7 @@ def study_status(
         "ended": state.get("ended", False),
         "orders": _orders(store, generation, state.get("orders", [])),
         "waiting_for_approval": states.get("pending", 0) if mode == "approve" else 0,
-        "drift": drifts(generation, state),
+        "drift": [*drifts(generation, state), *_signal_shifts(store, name)],
         "given_up": _given_up(generation, state),
         "pinned_model": _pinned(store, name, state),
         "scores": _scores(store, name, metrics),
@@ -142,6 +142,39 @@ def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
             }
         )
     return drifting
+
+
+def _signal_shifts(store: "Store", study: str) -> list[dict[str, Any]]:
+    """Signals that are at another level than was foreseen, as what :func:`drifts` gives."""
+    kept = store.forecast_plan(study)
+    shifts = {
+        plan["signal"]: plan["shift"]
+        for plan in ([] if kept is None else kept[1]["signals"])
+        if plan.get("shift")
+    }
+    if kept is None or not shifts:
+        return []
+    from tunerd.events.drift import shift_event
+
+    place = study, kept[1]["feature"], ""
+    events = [shift_event(*place, signal, "began", **shift) for signal, shift in shifts.items()]
+    return [
+        {
+            "drift_id": event.drift_id,
+            "kind": event.kind,
+            "context_keys": [],
+            "feature": event.feature,
+            "parameter": None,
+            "value": None,
+            "size": None,
+            "since": {"sequence": 0, "finished_at": event.since.finished_at},
+            "noticed": {"sequence": 0, "finished_at": event.noticed.finished_at},
+            "jobs_since": 0,
+            "message": event.message,
+            "asked_again": [],
+        }
+        for event in events
+    ]
 
 
 def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> dict[str, Any] | None:

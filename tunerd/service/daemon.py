@@ -487,10 +487,11 @@ class _Daemon:
         # The same after every start where it has the store to itself: what a killed one held would
         # keep this one waiting for a quarter of an hour.
         owner = self.settings.name if self.members is None else self.members.owner
-        topic, prometheus = self.settings.topics.recommendations, self.settings.signals.prometheus
+        topics, prometheus = self.settings.topics, self.settings.signals.prometheus
         makers: dict[str, Callable[[], Stage]] = {}
         if "tune" in self.stages:
-            makers["forecasts"] = partial(ForecastStage, store, owner, self.log, _now, topic)
+            names = topics.recommendations, topics.drift
+            makers["forecasts"] = partial(ForecastStage, store, owner, self.log, _now, *names)
         if "ingest" in self.stages and prometheus.queries:
             asking = (store, prometheus, owner, self.metrics, self.log, self.health.remark, _now)
             makers["prometheus"] = partial(PrometheusStage, *asking)

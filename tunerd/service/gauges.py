@@ -7,7 +7,7 @@ failed over to one that lacks transactions, or been given to another daemon mean
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tunerd import telemetry
 from tunerd.core.observation import Value
@@ -69,6 +69,8 @@ class GaugeSampler:
     _issued_at: datetime | None = None
     _planned: Mapping[str, list[_PlannedNow]] = field(default_factory=dict)
     """By study, as of ``_planned_at``."""
+    _shifted: Mapping[str, int] = field(default_factory=dict)
+    """Signals at another level than was foreseen, by study, as of ``_planned_at``."""
     _planned_at: datetime | None = None
     _held: frozenset[str] = frozenset()
     """Studies of this instance, of several, when it was last looked."""
@@ -147,7 +149,12 @@ class GaugeSampler:
             float("inf") if self._planned_at is None else (now - self._planned_at).total_seconds()
         )
         if age_s >= FORESEEN_EVERY_S or not held:
-            self._planned = {queue.name: self._plans(queue.name, now) for queue in progress}
+            kept = {queue.name: self._kept_plans(queue.name) for queue in progress}
+            self._planned = {name: self._plans(name, kept[name], now) for name in kept}
+            self._shifted = {
+                name: len({plan["signal"] for plan in plans if plan.get("shift")})
+                for name, plans in kept.items()
+            }
             self._planned_at = now
         for queue in progress:
             planned = self._planned.get(queue.name, [])
@@ -163,14 +170,20 @@ class GaugeSampler:
                         **{plan.context: plan.numbers for plan in planned if plan.numbers},
                     },
                     foreseen={plan.context: plan.quantiles for plan in planned},
+                    signals_shifted=self._shifted.get(queue.name, 0),
                 )
             )
 
-    def _plans(self, study: str, now: datetime) -> list[_PlannedNow]:
-        """What is planned for this hour, and recommended there, of so many contexts at most."""
+    def _kept_plans(self, study: str) -> list[dict[str, Any]]:
         kept = self.store.forecast_plan(study)
+        return [] if kept is None else list(kept[1]["signals"])
+
+    def _plans(
+        self, study: str, kept: Sequence[Mapping[str, Any]], now: datetime
+    ) -> list[_PlannedNow]:
+        """What is planned for this hour, and recommended there, of so many contexts at most."""
         planned: list[_PlannedNow] = []
-        for plan in [] if kept is None else kept[1]["signals"]:
+        for plan in kept:
             key = (plan.get("published") or {}).get("key", "")
             hours = [
                 hour

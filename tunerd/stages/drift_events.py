@@ -1,18 +1,24 @@
 """Telling of drift: a line in the log, and an event on its topic by way of the outbox."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, Literal
 
 from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.drift.alarms import DriftUpdate
 from tunerd.core.drift.monitor import DriftMonitor
 from tunerd.core.study import Study
-from tunerd.events.drift import drift_event, to_bytes
+from tunerd.events.drift import DriftEvent, drift_event, to_bytes
 from tunerd.stages.recommendations import LogEvent
 from tunerd.store import OutboxMessage, Transaction
 
-__all__ = ["drifting", "tell_drift", "told"]
+__all__ = ["drifting", "follow_shift", "tell", "tell_drift", "told"]
+
+SHIFT_S = 86_400.0
+"""A signal's level shift is over so long after the last alarm."""
+AGAIN_S = 6 * 3600.0
+"""No two alarms lie so near to each other."""
 
 
 def tell_drift(
@@ -24,32 +30,50 @@ def tell_drift(
     now: datetime,
 ) -> list[LogEvent]:
     """Put what was found, and what came after it, into the outbox; returns what is to be logged."""
-    lines = []
-    for change in changes:
-        event = drift_event(study, change, after)
-        tx.enqueue(
-            OutboxMessage(
-                kind="drift",
-                message_id=event.event_id,
-                topic=topic,
-                key=study.name.encode(),
-                value=to_bytes(event),
-                study=study.name,
-                created_at=now,
-            )
+    return [tell(tx, drift_event(study, change, after), topic, now) for change in changes]
+
+
+def tell(tx: Transaction, event: DriftEvent, topic: str, now: datetime) -> LogEvent:
+    """Put an event into the outbox; returns what is to be logged."""
+    tx.enqueue(
+        OutboxMessage(
+            kind="drift",
+            message_id=event.event_id,
+            topic=topic,
+            key=event.study.encode(),
+            value=to_bytes(event),
+            study=event.study,
+            created_at=now,
         )
-        lines.append(
-            LogEvent(
-                "drift",
-                {
-                    "phase": event.phase,
-                    "kind": event.kind,
-                    "drift_id": event.drift_id,
-                    "message": event.message,
-                },
-            )
-        )
-    return lines
+    )
+    return LogEvent(
+        "drift",
+        {
+            "phase": event.phase,
+            "kind": event.kind,
+            "drift_id": event.drift_id,
+            "message": event.message,
+        },
+    )
+
+
+def follow_shift(
+    kept: Mapping[str, Any] | None, shifted_s: float, up: bool, now_s: float
+) -> tuple[dict[str, Any] | None, Literal["began", "grew", "over"] | None]:
+    """What is kept of a signal's level shift from now on, and the phase that has to be told.
+
+    Args:
+        kept: as it was kept; None where there was none, or it is over.
+        shifted_s: when the forecaster gave the alarm last; a forecaster that was made anew gives an
+            alarm again, perhaps at a slightly other time.
+        up: whether the signal was above its forecast then.
+    """
+    if now_s - shifted_s < SHIFT_S and (kept is None or shifted_s > kept["noticed_s"] + AGAIN_S):
+        began_s = kept["began_s"] if kept else shifted_s
+        return {"began_s": began_s, "noticed_s": shifted_s, "up": up}, "grew" if kept else "began"
+    if kept is not None and now_s - kept["noticed_s"] >= SHIFT_S:
+        return None, "over"
+    return None if kept is None else dict(kept), None
 
 
 def told(changes: Iterable[DriftUpdate]) -> dict[str, int]:

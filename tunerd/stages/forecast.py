@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,6 +26,8 @@ from tunerd.core.study.parts import ContextFeature
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError, StoreUnavailableError
 from tunerd.events import from_bytes
+from tunerd.events.drift import DriftEvent, shift_event
+from tunerd.stages.drift_events import follow_shift, tell
 from tunerd.stages.plans import FORECAST_SOURCE, publish_plans
 from tunerd.store import Store, StudyRow
 from tunerd.store.signals import KEPT
@@ -94,6 +96,7 @@ class ForecastStage:
     log: logs.Log
     now: Callable[[], datetime]
     topic: str = "tunerd.recommendations"
+    drift_topic: str = "tunerd.drift"
     name: str = "forecast"
     _at: datetime | None = None
     _pruned_at: datetime | None = None
@@ -178,6 +181,7 @@ class ForecastStage:
         )
         used: set[_SignalKey] = set()
         plans: list[dict[str, Any]] = []
+        shifts: dict[str, DriftEvent] = {}
         ahead: dict[str, tuple[float, dict[str, Scalar]]] = {}
         for base in self._bases(study, feature):
             name = study.signal_of(feature, base)
@@ -190,6 +194,11 @@ class ForecastStage:
             hours = {window["start_s"]: window["key"] for window in last["windows"]} if last else {}
             windows, contexts = plan_windows(study, feature, base, forecast, gains.get, hours)
             plan = self._plan(signal, base, windows, last, now, made_s)
+            plan["shift"], phase = self._shift(signal, last, now)
+            if phase is not None:  # contexts may share a signal
+                shift = plan["shift"] or (last or {})["shift"]
+                place = study.name, feature.name, study.context_key(base), signal[0]
+                shifts[signal[0]] = shift_event(*place, phase, **shift)
             plans.append(plan)
             if plan["state"] == "active":
                 for window in windows:
@@ -204,6 +213,9 @@ class ForecastStage:
             tx.enqueue(*publish_plans(study.name, speaks, plans, published, self.topic, now))
             tx.save_forecast_plan(study.name, document, now)
             asked = tx.add_requests(_requests(study, fresh, now), now)
+            lines = [tell(tx, event, self.drift_topic, now) for event in shifts.values()]
+        for line in lines:
+            self.log.info(line.event, study=study.name, **line.detail)
         if asked.fresh:
             self.log.info("contexts ahead", study=study.name, asked=len(asked.fresh))
         return used
@@ -278,6 +290,15 @@ class ForecastStage:
         if reading.since < now - KEPT:  # some are dropped by now
             reading.since = now - KEPT + COUNTED
             reading.count = self.store.count_signal_points(signal[0], reading.since, until)
+
+    def _shift(
+        self, signal: _SignalKey, earlier: Mapping[str, Any] | None, now: datetime
+    ) -> tuple[dict[str, Any] | None, Literal["began", "grew", "over"] | None]:
+        forecaster = self._forecasters[signal]
+        at = forecaster.shifted_at
+        shifted_s = -math.inf if at is None else float(at * RESOLUTION_S)
+        kept = earlier.get("shift") if earlier else None
+        return follow_shift(kept, shifted_s, forecaster.shifted_up, now.timestamp())
 
     def _plan(
         self,

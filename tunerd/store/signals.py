@@ -57,6 +57,12 @@ class _StandingPlan(msgspec.Struct):
     hours: list[tuple[float, float, str]]
 
 
+class _KeptShift(msgspec.Struct):
+    began_s: float
+    noticed_s: float
+    up: bool
+
+
 class _KeptPlan(msgspec.Struct):
     signal: str
     context: dict[str, bool | float | str | None]
@@ -66,6 +72,7 @@ class _KeptPlan(msgspec.Struct):
     windows: list[_KeptHour]
     past: list[_KeptHour]
     published: _StandingPlan | None = None
+    shift: _KeptShift | None = None
 
 
 class _PlanDocument(msgspec.Struct):

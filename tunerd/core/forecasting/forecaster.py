@@ -116,6 +116,8 @@ class SignalForecaster:
         self.bands = ForecastBands(self._overlap)
         self.shifted_at: int | None = None
         """Slot at which a level shift was told last."""
+        self.shifted_up = False
+        """Whether the signal was above what was foreseen there."""
         self._filled = np.zeros(0)
         self._filled_end = 0
         self._observed_end = 0
@@ -294,6 +296,7 @@ class SignalForecaster:
         self._rise = max(0.0, self._rise + step - SHIFT_DRIFT)
         self._fall = max(0.0, self._fall - step - SHIFT_DRIFT)
         if max(self._rise, self._fall) > SHIFT_ALARM:
+            self.shifted_up = self._rise > self._fall
             self._rise = self._fall = 0.0
             self.shifted_at = slot
 
