@@ -96,7 +96,7 @@ def recommend(
         foreseen: list[str] = []
         if at is not None:
             added, note = _foreseen(store, parsed, context, at)
-            context, foreseen = (*context, added), [note]
+            context, foreseen = (*context, *added), [note]
         values = parse_context(parsed, context)
         if store.held() and not here:
             answer = _ask(store, parsed, values, wait)
@@ -112,21 +112,21 @@ def recommend(
     return 0 if answer["recommendation"] else NOTHING
 
 
-def _foreseen(store: "Store", study: "Study", context: tuple[str, ...], at: str) -> tuple[str, str]:
-    """What a signal is planned to be at a time, as NAME=VALUE, and a note on it.
+def _foreseen(
+    store: "Store", study: "Study", context: tuple[str, ...], at: str
+) -> tuple[list[str], str]:
+    """What signals are planned to be at a time, each as NAME=VALUE, and a note on it.
 
     Raises:
         click.UsageError: there is no plan that reaches there.
     """
-    from tunerd.core.forecasting.plan import bucket_value
-    from tunerd.core.study.context_key import BucketKey
     from tunerd.core.study.context_texts import read_context
 
     kept = store.forecast_plan(study.name)
-    if kept is None or len(study.signals) != 1:
+    if kept is None or not study.signals:
         raise click.UsageError(f"--at: {study.name} has no forecast; see `tunerd forecast`")
-    (feature,) = study.signals
-    named = read_context(study, (*context, f"{feature.name}={MISSING}"))
+    missing = [f"{feature.name}={MISSING}" for feature in study.signals]
+    named = read_context(study, (*context, *missing))
     if named.wrong:
         raise click.UsageError("--context: " + "\n  ".join(named.wrong))
     wanted = study.context_key(named.context)
@@ -139,21 +139,34 @@ def _foreseen(store: "Store", study: "Study", context: tuple[str, ...], at: str)
         if study.context_key(plan["context"]) != wanted or plan["state"] != "active":
             continue
         for window in plan["windows"]:
-            planned = _parts(window["key"]).get(feature.name, MISSING)
-            if window["start_s"] <= seconds < window["end_s"] and planned != MISSING:
-                edge = float(planned)
-                factor = feature.key.factor if isinstance(feature.key, BucketKey) else 1.0
-                value = bucket_value(feature, edge * factor**0.5)
+            values = _planned(study, window["key"])
+            if window["start_s"] <= seconds < window["end_s"] and values:
                 hour = f"{datetime.fromtimestamp(window['start_s'], UTC):%Y-%m-%d %H:%M}"
-                note = (
-                    f"foreseen for {hour} UTC: {feature.name} from {window['low']:.6g} to"
-                    f" {window['high']:.6g} with 80 %"
-                )
-                return f"{feature.name}={value!r}", note
+                bands = {
+                    study.signals[0].name: (window["low"], window["high"]),
+                    **{name: band[::2] for name, band in window.get("others", {}).items()},
+                }
+                texts = [f"{n} from {b[0]:.6g} to {b[1]:.6g} with 80 %" for n, b in bands.items()]
+                return values, f"foreseen for {hour} UTC: {', '.join(texts)}"
     raise click.UsageError(
         f"--at: no plan of this context reaches {at}, or it is withdrawn; name every other feature"
         " with --context, and see `tunerd forecast`"
     )
+
+
+def _planned(study: "Study", key: str) -> list[str]:
+    """What signals are in the context of a key, each as NAME=VALUE; empty where one is missing."""
+    from tunerd.core.forecasting.plan import bucket_value
+    from tunerd.core.study.context_key import BucketKey
+
+    values = []
+    for feature in study.signals:
+        edge = _parts(key).get(feature.name, MISSING)
+        if edge == MISSING:
+            return []
+        factor = feature.key.factor if isinstance(feature.key, BucketKey) else 1.0
+        values.append(f"{feature.name}={bucket_value(feature, float(edge) * factor**0.5)!r}")
+    return values
 
 
 # -- asking the daemon ----------------------------------------------------------------------

@@ -37,10 +37,13 @@ class PublishedPlan(msgspec.Struct, frozen=True, kw_only=True):
     )
     study: Annotated[str, Meta(description="Name of the study.")]
     context_key: Annotated[
-        str, Meta(description="Key of the context without the signal, whose value is `~` there.")
+        str, Meta(description="Key of the context without signals, whose value is `~` there.")
     ]
     context: Annotated[dict[str, Scalar], Meta(description="The values behind that key.")]
-    feature: Annotated[str, Meta(description="The context feature that the signal fills in.")]
+    feature: Annotated[
+        str,
+        Meta(description="The context feature that the signal fills in; of several, the first."),
+    ]
     signal: Annotated[str, Meta(description="The signal, as Prometheus writes it.")]
     made_at: Annotated[datetime, Meta(description="When it was foreseen.")]
     windows: Annotated[

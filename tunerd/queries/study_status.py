@@ -147,11 +147,9 @@ def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
 def _signal_shifts(store: "Store", study: str) -> list[dict[str, Any]]:
     """Signals that are at another level than was foreseen, as what :func:`drifts` gives."""
     kept = store.forecast_plan(study)
-    shifts = {
-        plan["signal"]: plan["shift"]
-        for plan in ([] if kept is None else kept[1]["signals"])
-        if plan.get("shift")
-    }
+    shifts: dict[str, Any] = {}
+    for plan in [] if kept is None else kept[1]["signals"]:
+        shifts |= plan.get("shifts", {})
     if kept is None or not shifts:
         return []
     from tunerd.events.drift import shift_event

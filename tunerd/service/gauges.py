@@ -152,7 +152,7 @@ class GaugeSampler:
             kept = {queue.name: self._kept_plans(queue.name) for queue in progress}
             self._planned = {name: self._plans(name, kept[name], now) for name in kept}
             self._shifted = {
-                name: len({plan["signal"] for plan in plans if plan.get("shift")})
+                name: len({signal for plan in plans for signal in plan.get("shifts", ())})
                 for name, plans in kept.items()
             }
             self._planned_at = now

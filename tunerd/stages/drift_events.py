@@ -60,7 +60,8 @@ def tell(tx: Transaction, event: DriftEvent, topic: str, now: datetime) -> LogEv
 def follow_shift(
     kept: Mapping[str, Any] | None, shifted_s: float, up: bool, now_s: float
 ) -> tuple[dict[str, Any] | None, Literal["began", "grew", "over"] | None]:
-    """What is kept of a signal's level shift from now on, and the phase that has to be told.
+    """A signal's level shift as it is kept from now on, unless it is over; and the phase that has
+    to be told.
 
     Args:
         kept: as it was kept; None where there was none, or it is over.
@@ -72,7 +73,7 @@ def follow_shift(
         began_s = kept["began_s"] if kept else shifted_s
         return {"began_s": began_s, "noticed_s": shifted_s, "up": up}, "grew" if kept else "began"
     if kept is not None and now_s - kept["noticed_s"] >= SHIFT_S:
-        return None, "over"
+        return dict(kept), "over"
     return None if kept is None else dict(kept), None
 
 

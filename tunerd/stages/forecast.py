@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -72,6 +72,12 @@ class _ActiveContext(msgspec.Struct):
 
     context: dict[str, Any]
     last_job_at: str | None = None
+
+
+class _Foreseen(NamedTuple):
+    feature: ContextFeature
+    signal: _SignalKey
+    forecast: SignalForecast
 
 
 @dataclass
@@ -144,7 +150,7 @@ class ForecastStage:
             tx.release_leases(self.owner, [LEASE])
 
     def _study(self, row: StudyRow) -> Study | None:
-        """The study, where it has one feature from a signal, in buckets, and wants it foreseen."""
+        """The study, where its features from signals are in buckets, and it wants them foreseen."""
         generation, study = self._studies.get(row.name, (-1, None))
         if generation != row.generation:
             current, study = self.store.generation(row.name), None
@@ -153,8 +159,9 @@ class ForecastStage:
                     parsed = parse_study(current.text)
                 except MisconfiguredError:  # the tune stage says so
                     parsed = None
-                if parsed is not None and parsed.forecast.ahead and len(parsed.signals) == 1:
-                    study = parsed if isinstance(parsed.signals[0].key, BucketKey) else None
+                if parsed is not None and parsed.forecast.ahead and parsed.signals:
+                    keys = [feature.key for feature in parsed.signals]
+                    study = parsed if all(isinstance(key, BucketKey) for key in keys) else None
             self._studies[row.name] = row.generation, study
         return study
 
@@ -162,7 +169,7 @@ class ForecastStage:
 
     def _foresee(self, study: Study, now: datetime) -> set[_SignalKey]:
         """Make a study's plan, and ask for what it brings; the signals that it uses."""
-        (feature,) = study.signals
+        feature = study.signals[0]
         gains: dict[str, float | None] = {}
         for row in self.store.recommendations(study.name, states=SPEAKING):
             candidates = from_bytes(row.value.encode()).candidates
@@ -183,22 +190,21 @@ class ForecastStage:
         plans: list[dict[str, Any]] = []
         shifts: dict[str, DriftEvent] = {}
         ahead: dict[str, tuple[float, dict[str, Scalar]]] = {}
-        for base in self._bases(study, feature):
-            name = study.signal_of(feature, base)
-            signal = None if name is None else (name, feature.scale == "log")
-            forecast = None if signal is None else self._forecast(signal, study, now)
-            if signal is None or forecast is None:
+        for base in self._bases(study):
+            foreseen = self._forecasts(study, base, now)
+            used.update(ahead_of.signal for ahead_of in foreseen)
+            if len(foreseen) < len(study.signals):
                 continue
-            used.add(signal)
             last = earlier.get(study.context_key(base))
             hours = {window["start_s"]: window["key"] for window in last["windows"]} if last else {}
-            windows, contexts = plan_windows(study, feature, base, forecast, gains.get, hours)
-            plan = self._plan(signal, base, windows, last, now, made_s)
-            plan["shift"], phase = self._shift(signal, last, now)
-            if phase is not None:  # contexts may share a signal
-                shift = plan["shift"] or (last or {})["shift"]
-                place = study.name, feature.name, study.context_key(base), signal[0]
-                shifts[signal[0]] = shift_event(*place, phase, **shift)
+            others = [(other.feature, other.forecast) for other in foreseen[1:]]
+            forecast = foreseen[0].forecast
+            windows, contexts = plan_windows(
+                study, feature, base, forecast, gains.get, hours, others
+            )
+            plan = self._plan(foreseen, base, windows, last, now, made_s)
+            plan["shifts"], events = self._shifts(study, base, foreseen, last, now)
+            shifts |= events  # contexts may share a signal
             plans.append(plan)
             if plan["state"] == "active":
                 for window in windows:
@@ -229,18 +235,31 @@ class ForecastStage:
             tx.enqueue(*publish_plans(study, None, (), kept[1]["signals"], self.topic, now))
             tx.save_forecast_plan(study, {**kept[1], "signals": []}, now)
 
-    def _bases(self, study: Study, feature: ContextFeature) -> list[dict[str, Scalar]]:
-        """Contexts without what the signal says, those with the latest jobs first."""
+    def _bases(self, study: Study) -> list[dict[str, Scalar]]:
+        """Contexts without what signals say, those with the latest jobs first."""
         states = self.store.context_parts(study.name, _ActiveContext)
         latest = sorted(states.values(), key=lambda state: state.last_job_at or "", reverse=True)
+        names = {name for feature in study.signals for name in (feature.name, *feature.was)}
         bases: dict[str, dict[str, Scalar]] = {}
         for state in latest:
-            names = {feature.name, *feature.was}
             base = {k: v for k, v in state.context.items() if k not in names}
             bases.setdefault(study.context_key(base), base)
             if len(bases) >= MOST_CONTEXTS:
                 break
         return list(bases.values())
+
+    def _forecasts(
+        self, study: Study, base: Mapping[str, Scalar], now: datetime
+    ) -> list[_Foreseen]:
+        """Of the study's signals in a context; those that nothing is known of are left out."""
+        foreseen = []
+        for feature in study.signals:
+            name = study.signal_of(feature, base)
+            signal = None if name is None else (name, feature.scale == "log")
+            forecast = None if signal is None else self._forecast(signal, study, now)
+            if signal is not None and forecast is not None:
+                foreseen.append(_Foreseen(feature, signal, forecast))
+        return foreseen
 
     def _forecast(self, signal: _SignalKey, study: Study, now: datetime) -> SignalForecast | None:
         horizon = int(study.forecast.horizon_hours * 3600 / RESOLUTION_S)
@@ -291,33 +310,54 @@ class ForecastStage:
             reading.since = now - KEPT + COUNTED
             reading.count = self.store.count_signal_points(signal[0], reading.since, until)
 
-    def _shift(
-        self, signal: _SignalKey, earlier: Mapping[str, Any] | None, now: datetime
-    ) -> tuple[dict[str, Any] | None, Literal["began", "grew", "over"] | None]:
-        forecaster = self._forecasters[signal]
-        at = forecaster.shifted_at
-        shifted_s = -math.inf if at is None else float(at * RESOLUTION_S)
-        kept = earlier.get("shift") if earlier else None
-        return follow_shift(kept, shifted_s, forecaster.shifted_up, now.timestamp())
+    def _shifts(
+        self,
+        study: Study,
+        base: Mapping[str, Scalar],
+        foreseen: Sequence[_Foreseen],
+        earlier: Mapping[str, Any] | None,
+        now: datetime,
+    ) -> tuple[dict[str, Any], dict[str, DriftEvent]]:
+        """What is kept of the signals' level shifts, and what has to be told, by signal."""
+        shifts: dict[str, Any] = {}
+        events: dict[str, DriftEvent] = {}
+        for feature, (name, log_scale), _ in foreseen:
+            forecaster = self._forecasters[name, log_scale]
+            at = forecaster.shifted_at
+            shift, phase = follow_shift(
+                (earlier or {}).get("shifts", {}).get(name),
+                -math.inf if at is None else float(at * RESOLUTION_S),
+                forecaster.shifted_up,
+                now.timestamp(),
+            )
+            if shift is not None and phase != "over":
+                shifts[name] = shift
+            if shift is not None and phase is not None:
+                place = study.name, feature.name, study.context_key(base), name
+                events[name] = shift_event(*place, phase, **shift)
+        return shifts, events
 
     def _plan(
         self,
-        signal: _SignalKey,
+        foreseen: Sequence[_Foreseen],
         base: Mapping[str, Scalar],
         windows: Sequence[PlanWindow],
         earlier: Mapping[str, Any] | None,
         now: datetime,
         made_s: float,
     ) -> dict[str, Any]:
-        """What is kept of one signal: the hours to come, and those that were.
+        """What is kept of a context's signals: the hours to come, and those that were.
 
         ``made_s`` is when the earlier plan was made under this study file."""
+        signal = foreseen[0].signal
         series = self._forecasters[signal].series
         past = list(earlier["past"]) if earlier else []
         state, why = "active", ""
         seconds = now.timestamp()
-        if series.between((now - STOPPED).timestamp(), seconds) is None:
-            state, why = "withdrawn", f"no point has come for {STOPPED.days} days"
+        stopped_s = (now - STOPPED).timestamp()
+        for each in foreseen:
+            if self._forecasters[each.signal].series.between(stopped_s, seconds) is None:
+                state, why = "withdrawn", f"no point has come for {STOPPED.days} days"
         hours = [asdict(window) for window in windows]
         for window in earlier["windows"] if earlier else ():
             if past and window["start_s"] <= past[-1]["start_s"]:
@@ -329,13 +369,8 @@ class ForecastStage:
                 # What was foreseen when the hour began stands until it is over; after a pause, what
                 # was foreseen long before does not.
                 hours = [window, *(hour for hour in hours if hour["start_s"] > window["start_s"])]
-                latest = series.between(seconds - 3 * RESOLUTION_S, seconds - 1)
-                if latest is not None and not window["lowest"] <= latest <= window["highest"]:
-                    state = "withdrawn"
-                    why = (
-                        f"{latest:.6g} is outside the 98 % band from {window['lowest']:.6g} to"
-                        f" {window['highest']:.6g}"
-                    )
+                if outside := self._outside(foreseen, window, seconds):
+                    state, why = "withdrawn", outside
         return {
             "signal": signal[0],
             "context": dict(base),
@@ -345,6 +380,23 @@ class ForecastStage:
             "windows": hours,
             "past": past[-PAST_HOURS:],
         }
+
+    def _outside(
+        self, foreseen: Sequence[_Foreseen], window: Mapping[str, Any], now_s: float
+    ) -> str:
+        """Which signal is outside of its band in this hour; empty where none is."""
+        for feature, signal, _ in foreseen:
+            series = self._forecasters[signal].series
+            latest = series.between(now_s - 3 * RESOLUTION_S, now_s - 1)
+            band = window["lowest"], window["highest"]
+            lowest, highest = window.get("others", {}).get(feature.name, band)[-2:]
+            if latest is not None and not lowest <= latest <= highest:
+                name = f"{feature.name}: " if len(foreseen) > 1 else ""
+                return (
+                    f"{name}{latest:.6g} is outside the 98 % band from {lowest:.6g} to"
+                    f" {highest:.6g}"
+                )
+        return ""
 
 
 def _requests(

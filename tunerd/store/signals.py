@@ -49,6 +49,7 @@ class _KeptHour(msgspec.Struct):
     highest: float
     contexts: dict[str, float]
     key: str
+    others: dict[str, tuple[float, float, float, float, float]] = {}
 
 
 class _StandingPlan(msgspec.Struct):
@@ -72,7 +73,7 @@ class _KeptPlan(msgspec.Struct):
     windows: list[_KeptHour]
     past: list[_KeptHour]
     published: _StandingPlan | None = None
-    shift: _KeptShift | None = None
+    shifts: dict[str, _KeptShift] = {}
 
 
 class _PlanDocument(msgspec.Struct):

@@ -50,6 +50,41 @@ def test_an_hour_is_planned_for_its_most_probable_context() -> None:
     assert planned(study(), made) == [bucket_edge(100.0, 1.25)] * 2
 
 
+TWO = TEXT.replace(
+    "[parameters]", 'queue = { type = "float", scale = "log", signal = "queue" }\n[parameters]'
+)
+
+
+@pytest.mark.parametrize("quantile", ["", "quantile = 0.9"])
+def test_two_signals_are_at_the_same_quantile_at_a_time(quantile: str) -> None:
+    chosen = parse_study(TWO + quantile)
+    rps, queue = chosen.signals
+    load, wait = forecast(*[100.0] * 4, spread=0.4), forecast(*[5.0] * 4, spread=1.0)
+    (window,), contexts = plan_windows(
+        chosen, rps, {}, load, lambda _: None, others=[(queue, wait)]
+    )
+    assert sum(window.contexts.values()) == pytest.approx(1.0)
+    pairs = {key: (float(c["rps"]), float(c["queue"])) for key, c in contexts.items()}  # type: ignore[arg-type]
+    ordered = sorted(pairs.values())
+    assert [wait for _, wait in ordered] == sorted(wait for _, wait in ordered)
+    # Each signal alone is as probable as it is without the other.
+    for place, (feature, made) in enumerate(((rps, load), (queue, wait))):
+        (alone,), single = plan_windows(parse_study(TWO), feature, {}, made, lambda _: None)
+        for key, probability in alone.contexts.items():
+            edge = bucket_edge(float(single[key][feature.name]), 1.25)  # type: ignore[arg-type]
+            together = [
+                window.contexts[k] for k, p in pairs.items() if bucket_edge(p[place], 1.25) == edge
+            ]
+            assert sum(together) == pytest.approx(probability)
+    low, median, high, lowest, highest = window.others["queue"]
+    assert lowest < low < median < high < highest
+    assert median == pytest.approx(5.0)
+    if quantile:
+        worst = [float(np.interp(0.9, LEVELS, made.quantiles[0])) for made in (load, wait)]
+        planned_for = [bucket_edge(value, 1.25) for value in pairs[window.key]]
+        assert planned_for == [bucket_edge(value, 1.25) for value in worst]
+
+
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_a_quantile_is_that_of_the_worst_slot_of_the_hour(level: float) -> None:
     made = forecast(100.0, 120.0, 300.0, 100.0, *[100.0] * 4)

@@ -1,8 +1,8 @@
-"""From a signal's forecast to the contexts that it brings: which, when, how probable."""
+"""From forecasts of signals to the contexts that they bring: which, when, how probable."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -43,6 +43,8 @@ class PlanWindow:
     """Probability of each context key that may come."""
     key: str
     """The context that is planned for."""
+    others: Mapping[str, tuple[float, float, float, float, float]] = field(default_factory=dict)
+    """Of further signals, by feature: low, median, high, lowest and highest, likewise."""
 
 
 def bucket_value(feature: ContextFeature, value: float) -> Scalar:
@@ -67,6 +69,7 @@ def plan_windows(
     forecast: SignalForecast,
     worth: Callable[[str], float | None],
     earlier: Mapping[float, str] = MappingProxyType({}),
+    others: Sequence[tuple[ContextFeature, SignalForecast]] = (),
 ) -> tuple[list[PlanWindow], dict[str, dict[str, Scalar]]]:
     """The hours of a forecast's horizon for one context without its signal.
 
@@ -77,10 +80,13 @@ def plan_windows(
             change of the plan that brings less than the study's ``switching_cost`` is not made.
         earlier: the key that was planned before, by the start of its hour. It stays where another
             is hardly better: between two buckets the plan would change with every forecast.
+        others: further features from signals, and their forecasts of the same slots. Signals count
+            as comonotone: all are at the same quantile at a time.
 
     Returns:
         The hours in order, and the context of each key that stands in them.
     """
+    signals = [(feature, forecast), *others]
     contexts: dict[str, dict[str, Scalar]] = {}
     windows: list[PlanWindow] = []
     cost = study.forecast.switching_cost
@@ -90,7 +96,7 @@ def plan_windows(
     starts = [0, *range(per_window - begun, len(forecast.quantiles), per_window)]
     for first, end in zip(starts, [*starts[1:], len(forecast.quantiles)], strict=True):
         steps = range(first, end)
-        probable = _probable(study, feature, base, forecast, steps, contexts)
+        probable = _probable(study, base, signals, steps, contexts)
         start_s = (forecast.made_at + first) // per_window * per_window * forecast.resolution_s
         before = earlier.get(float(start_s))
         if study.forecast.quantile is None:
@@ -98,9 +104,8 @@ def plan_windows(
             if before and probable.get(before, 0.0) >= AS_PROBABLE * probable[best]:
                 best = before
         else:
-            worst = _worst(forecast, steps, study.forecast.quantile)
-            context = _context_at(feature, base, worst)
-            higher = _context_at(feature, base, worst + AS_HIGH * abs(worst))
+            context = _worst(base, signals, steps, study.forecast.quantile, 0.0)
+            higher = _worst(base, signals, steps, study.forecast.quantile, AS_HIGH)
             if before == study.context_key(higher):
                 context = higher
             best = study.context_key(context)
@@ -110,40 +115,64 @@ def plan_windows(
         if planned not in probable or cost <= 0.0 or gain is None or gain >= cost:
             planned = best
         end_s = float(start_s + per_window * forecast.resolution_s)
+        bands = {of.name: _band(ahead, steps) for of, ahead in others}
         windows.append(
-            PlanWindow(float(start_s), end_s, *_band(forecast, steps), probable, planned)
+            PlanWindow(float(start_s), end_s, *_band(forecast, steps), probable, planned, bands)
         )
     return windows, contexts
 
 
 def _probable(
     study: Study,
-    feature: ContextFeature,
     base: Mapping[str, Scalar],
-    forecast: SignalForecast,
+    signals: Sequence[tuple[ContextFeature, SignalForecast]],
     steps: range,
     contexts: dict[str, dict[str, Scalar]],
 ) -> dict[str, float]:
     """Probability of each context key over some steps; puts the context of each into contexts."""
     probable: dict[str, float] = {}
     for step in steps:
-        for value, probability in _buckets(feature, forecast, step):
-            context = {**base, feature.name: value}
+        for values, probability in _joint(signals, step):
+            context = {**base, **values}
             key = study.context_key(context)
             contexts.setdefault(key, context)
             probable[key] = probable.get(key, 0.0) + probability / len(steps)
     return probable
 
 
-def _context_at(
-    feature: ContextFeature, base: Mapping[str, Scalar], value: float
+def _joint(
+    signals: Sequence[tuple[ContextFeature, SignalForecast]], step: int
+) -> list[tuple[dict[str, Scalar], float]]:
+    """Values of all features at a step, and the probability that they hold together: those that
+    share a range of quantiles."""
+    ladders = [(feature.name, _buckets(feature, forecast, step)) for feature, forecast in signals]
+    places = [0] * len(ladders)
+    joint: list[tuple[dict[str, Scalar], float]] = []
+    below = 0.0
+    while below < 1.0:
+        rungs = [ladder[place] for (_, ladder), place in zip(ladders, places, strict=True)]
+        until = min(end for _, end in rungs)
+        values = {name: value for (name, _), (value, _) in zip(ladders, rungs, strict=True)}
+        joint.append((values, until - below))
+        places = [place + (end <= until) for (_, end), place in zip(rungs, places, strict=True)]
+        below = until
+    return joint
+
+
+def _worst(
+    base: Mapping[str, Scalar],
+    signals: Sequence[tuple[ContextFeature, SignalForecast]],
+    steps: range,
+    quantile: float,
+    more: float,
 ) -> dict[str, Scalar]:
-    return {**base, feature.name: bucket_value(feature, value)}
-
-
-def _worst(forecast: SignalForecast, steps: range, quantile: float) -> float:
-    rows = forecast.quantiles[steps.start : steps.stop]
-    return max(float(np.interp(quantile, forecast.levels, row)) for row in rows)
+    """The context of the highest such quantile of each signal over some steps, and a share more."""
+    context = dict(base)
+    for feature, forecast in signals:
+        rows = forecast.quantiles[steps.start : steps.stop]
+        worst = max(float(np.interp(quantile, forecast.levels, row)) for row in rows)
+        context[feature.name] = bucket_value(feature, worst + more * abs(worst))
+    return context
 
 
 def _band(forecast: SignalForecast, steps: range) -> tuple[float, float, float, float, float]:
@@ -159,7 +188,8 @@ def _band(forecast: SignalForecast, steps: range) -> tuple[float, float, float, 
 def _buckets(
     feature: ContextFeature, forecast: SignalForecast, step: int
 ) -> Sequence[tuple[Scalar, float]]:
-    """Values that stand for buckets, with the probability of each at a step."""
+    """Values that stand for buckets, ascending, with the probability up to the end of each at a
+    step; that of the last is 1."""
     factor = _factor(feature)
     low, high = map(float, forecast.quantiles[step][[0, -1]])
     least = 0.5 if feature.type == "int" else SMALLEST  # what is nearer to 0 counts as 0
@@ -178,7 +208,7 @@ def _buckets(
     for number, (end, value) in enumerate(ends, 1):
         until = 1.0 if number == len(ends) else forecast.probability_below(step, end)
         if until > below:
-            values.append((value, until - below))
+            values.append((value, until))
         below = until
     return values
 
