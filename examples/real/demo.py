@@ -352,7 +352,7 @@ class Demo:
         with ExitStack() as stack:
             stack.callback(stop, self.stream.parent.parent)
             programs = self._programs(stack)
-            found = [self._begin(program) for program in programs]
+            found = self._begin(programs)
             self.began = time.monotonic()  # a busy machine may take minutes until here
             check_s = sum(2 * CHECKS * one.took_s for one in found)
             number = 0
@@ -378,23 +378,29 @@ class Demo:
                 print(f"{name} is not installed here: left out")
         return [one for one in made if one is not None]
 
-    def _begin(self, program: Program) -> Found:
-        """Measure the defaults, and write the study that they bound."""
-        measured, took = [], []
+    def _begin(self, programs: Sequence[Program]) -> list[Found]:
+        """Measure the defaults in turns, and write the studies that they bound: one busy spell of
+        the machine then falls upon one run of each, and the median leaves it out."""
+        measured: dict[str, list[dict[str, float]]] = {one.name: [] for one in programs}
         for _ in range(3):
-            begin = time.monotonic()
-            measured.append(self._measure(program, program.plain))
-            took.append(time.monotonic() - begin)
-        default = statistics.median(one[program.objective] for one in measured)
+            for program in programs:
+                measured[program.name].append(self._measure(program, program.plain))
+        return [self._bound(program, measured[program.name]) for program in programs]
+
+    def _bound(self, program: Program, measured: Sequence[dict[str, float]]) -> Found:
+        """Write the study; the guard's bound is the median of the defaults."""
+        default, took_s = (
+            statistics.median(one[name] for one in measured)
+            for name in (program.objective, "wall_s")
+        )
         limit = None
         if program.guard is not None:
             limit = statistics.median(one[program.guard] for one in measured) * program.slack
-        study = self.folder / f"{program.name}.toml"
-        study.write_text(program.study(limit))
+        (self.folder / f"{program.name}.toml").write_text(program.study(limit))
         print(f"\n{program.title}")
         print(f"  {program.defaults}: {program.shown(default)}")
         print(f"  $ {shlex.join(['tunerd', *self._arguments(program)])}")
-        return Found(program, default, statistics.median(took), limit)
+        return Found(program, default, took_s, limit)
 
     def _arguments(self, program: Program) -> list[str]:
         study = os.path.relpath(self.folder / f"{program.name}.toml")

@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.deploy.pods import laid_out
 from tests.integration.daemons import Daemon, events, read_topic
 from tests.servers.secure import PASSWORD, USER, secure_kafka
-from tunerd.monitoring.rules import rule_file, rule_object
+from tunerd.monitoring.files import alert_rules, rule_object
 from tunerd.settings import Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def test_kustomize_renders_them() -> None:
 def test_alerts_are_those_of_prometheus() -> None:
     text = (FOLDER / "alerts.yaml").read_text()
     assert text == rule_object()
-    assert yaml.safe_load(text)["spec"] == yaml.safe_load(rule_file())
+    assert yaml.safe_load(text)["spec"] == yaml.safe_load(alert_rules())
 
 
 def settings_of(tmp_path: Path) -> Settings:

@@ -22,7 +22,6 @@ MADE = {
     "deploy/grafana/dashboards/tunerd.json": ("dashboard",),
     "deploy/prometheus/alerts.yml": ("alerts",),
     "docs/dashboard.md": ("dashboard", "--markdown"),
-    "docs/alerts.md": ("alerts", "--markdown"),
     "docs/metrics.md": ("metrics", "--markdown"),
 }
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/dashboards/tunerd.json").read_text())
@@ -130,5 +129,16 @@ def test_every_alert_says_where_its_page_is() -> None:
     for rule in RULES:
         path, _, section = rule["annotations"]["runbook"].partition("#")
         assert (path, section) == ("docs/alerts.md", rule["alert"].lower())
-        assert f"\n### {rule['alert']}\n" in page
+        about = page.split(f"\n### {rule['alert']}\n")[1].split("\n#")[0]
+        assert f"```promql\n{rule['expr']}\n```" in about, rule["alert"]
+        assert f"this has lasted for {rule['for']}:" in about if "for" in rule else True
+        assert f"| [{rule['alert']}](#{section}) | {rule['labels']['severity']} |" in page
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
+
+
+def test_names_follow_prometheus_conventions() -> None:
+    assert len({one.name for one in DEFINITIONS}) == len(DEFINITIONS)
+    for one in DEFINITIONS:
+        assert one.name.startswith("tunerd_")
+        assert not one.name.endswith(("_total", "_count", "_sum", "_bucket"))
+        assert one.about.endswith(".")

@@ -25,17 +25,16 @@ SCHEMAS = {
 }
 """Functions that give a JSON Schema, as ``module:name``: imported when called."""
 FILES = {
-    "dashboard": "tunerd.monitoring.dashboard:dashboard",
-    "alerts": "tunerd.monitoring.rules:rule_file",
-    "prometheusrule": "tunerd.monitoring.rules:rule_object",
+    "dashboard": "tunerd.monitoring.files:dashboard",
+    "alerts": "tunerd.monitoring.files:alert_rules",
+    "prometheusrule": "tunerd.monitoring.files:rule_object",
 }
 """… that give another program's file: its text, or JSON."""
 PAGES = {
     "settings": "tunerd.settings.reference:settings_page",
     "study": "tunerd.core.study_file.reference:study_page",
     "metrics": "tunerd.metrics:metrics_page",
-    "dashboard": "tunerd.monitoring.pages:dashboard_page",
-    "alerts": "tunerd.monitoring.pages:alerts_page",
+    "dashboard": "tunerd.monitoring.files:dashboard_page",
 }
 """… that give a page of the documentation."""
 
@@ -48,7 +47,7 @@ def schema(name: str, markdown: bool) -> None:
 
     Of the dashboard and the alerts, print Grafana's and Prometheus' own file; prometheusrule is the
     alerts as an object for the operator of Prometheus in Kubernetes. With --markdown, the
-    page that explains all settings, study files, metrics, panels or alerts.
+    page that explains all settings, study files, metrics or panels.
     """
     if markdown:
         if name not in PAGES:

@@ -1,7 +1,7 @@
 """What every metric is called, which labels it has, and what it means.
 
-From here come what the daemon exports, ``docs/metrics.md``, the dashboard and the alert rules
-(:mod:`tunerd.monitoring`): whoever renames a metric renames it everywhere.
+From here come what the daemon exports and ``docs/metrics.md``. Tests hold the dashboard and the
+alert rules (:mod:`tunerd.monitoring`) to it: whoever renames a metric learns where it is used.
 """
 
 from dataclasses import dataclass

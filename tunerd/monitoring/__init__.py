@@ -1,5 +1,6 @@
-"""What watches tunerd from outside: the Grafana dashboard and Prometheus' alert rules.
+"""What watches tunerd from outside: Prometheus' alert rules and Grafana's dashboard, as files.
 
-Both are made from :mod:`tunerd.metrics.definitions`. ``tunerd schema dashboard`` and ``tunerd
-schema alerts`` print them; ``deploy/`` and ``docs/`` keep the results, and a test compares.
+``alerts.yml`` and ``dashboard.json`` are edited as such, a panel in Grafana too (export it "for
+another instance"). ``deploy/`` holds copies that ``tunerd schema alerts|dashboard`` prints. Tests
+hold every series, label and value in them to :mod:`tunerd.metrics.definitions`.
 """

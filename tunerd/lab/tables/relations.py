@@ -17,6 +17,7 @@ __all__ = [
     "BoundRelation",
     "ProductRelation",
     "bounds",
+    "counts_up_within",
     "determines",
     "explained",
     "grouped",
@@ -75,6 +76,21 @@ def varies_within(groups: IntArray, column: ColumnProfile) -> float | None:
     several = sizes > 1
     rows = sizes[several].sum()
     return float(sizes[several & (kinds > 1)].sum() / rows) if rows >= 20 else None
+
+
+def counts_up_within(groups: IntArray, column: ColumnProfile) -> bool:
+    """Whether a whole number counts the rows of nearly every group, from 0 or 1, each once."""
+    if column.kind != "int" or min(column.values, default=None) not in (0, 1):
+        return False
+    there = np.isfinite(column.numbers)
+    inside, numbers = np.unique(groups[there], return_inverse=True)[1], column.numbers[there]
+    sizes, first = np.bincount(inside, minlength=1), numbers.min()
+    pairs = np.unique(np.stack([inside, numbers]), axis=1)
+    kinds = np.bincount(pairs[0].astype(int), minlength=len(sizes))
+    last = np.zeros(len(sizes))
+    np.maximum.at(last, inside, numbers)
+    counted = (kinds == sizes) & (last - first + 1 == sizes) & (sizes > 1)
+    return bool(sizes[counted].sum() >= 0.9 * len(numbers))
 
 
 def determines(groups: IntArray, column: ColumnProfile) -> bool:

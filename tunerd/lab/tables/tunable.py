@@ -1,7 +1,7 @@
 """Of the columns that went into a job: which may be tuned, and which the job brings."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from tunerd.core.arrays import IntArray
 from tunerd.lab.tables.column_names import ColumnName
 from tunerd.lab.tables.derived_columns import following, rule_of, total_of
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
-from tunerd.lab.tables.relations import grouped, varies_within
+from tunerd.lab.tables.relations import counts_up_within, explained, grouped, varies_within
 from tunerd.lab.tables.roles import SAID, ColumnGuess, Role, sureness
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
 ]
 
 SAME = "has the same value in every row"
+MOST_EXPLAINED = 0.1
+"""Share of the objective's variance that a mere number of a repeat explains: first runs are cold."""
 MOST_CHOICES = 200
 """Categories of a parameter; more are names of things."""
 
@@ -31,6 +33,12 @@ _ALLOCATED = {"replica", "vm", "instance", "machine"}
 _RESOURCES = {"node", "gpu", "core", "cpu", "vcpu", "process", "rank", "machine", "server", "host"}
 _RANKS, _BESIDE_RANKS = {"rank", "process", "task"}, {"node", "thread"}
 _COUNTED = {"partition", "node", "worker", "thread", "replica", "executor", "rank", "core", "gpu"}
+_COUNTERS = {
+    *("iter", "iteration", "iterations", "sample", "samples", "round", "pass", "loop", "sequence"),
+    *("index", "idx", "no", "nr", "number", "num", "n", "i", "k", "seq", "#", "try", "tries"),
+    *("execution", "measurement", "invocation", "launch", "repeat", "run"),
+}
+"""What people call the number of a repeat."""
 _PLAIN = {"schema", "version", "type", "kind", "format", "release"}
 """Words that are worth nothing with a single value: they may say anything about the table."""
 _SETTINGS = re.compile(
@@ -85,7 +93,8 @@ def find_inputs(
 ) -> dict[str, ColumnGuess]:
     """What is tuned, what is context, and what follows from other inputs."""
     inputs = [column for column in profile.columns if column.name not in known]
-    guesses: dict[str, ColumnGuess] = {}
+    guesses = _repeats(inputs, names, known, profile)
+    inputs = [column for column in inputs if column.name not in guesses]
     varying = []
     for column in inputs:
         if (fixed := _fixed(column, names[column.name])) is not None:
@@ -124,6 +133,30 @@ def find_inputs(
         guesses[column.name] = ColumnGuess(
             column, names[column.name], role, sureness(guess.margin), guess.why
         )
+    return guesses
+
+
+def _repeats(
+    inputs: Sequence[ColumnProfile],
+    names: Mapping[str, ColumnName],
+    known: Mapping[str, ColumnGuess],
+    profile: TableProfile,
+) -> dict[str, ColumnGuess]:
+    """Columns that number the repeats of a configuration. A full grid looks like that too, so the
+    name must be a counter's, and the objective hardly follow it."""
+    guesses: dict[str, ColumnGuess] = {}
+    objective = next(guess.column for guess in known.values() if guess.role == "objective")
+    settled = [g.column for g in known.values() if g.role in ("context", "parameter")]
+    for column in inputs:
+        others = [*settled, *(other for other in inputs if other is not column)]
+        if (
+            set(names[column.name].words) <= _COUNTERS
+            and counts_up_within(grouped(others, profile.sampled), column)
+            and explained(objective, [column]) < MOST_EXPLAINED
+        ):
+            guesses[column.name] = ColumnGuess(
+                column, names[column.name], "ignored", 0.8, "numbers the repeats of a configuration"
+            )
     return guesses
 
 
