@@ -42,6 +42,7 @@ EVERY_S = 0.5
 """Between scrapes."""
 QUIET_S = 40.0
 """For which no alert may fire on a daemon that is well: several times what rules wait for."""
+DAY_S = 100
 SHORTER = {
     r"(?<=for: )2m\b": "6s",
     r"(last_progress_timestamp_seconds >) 300$": r"\1 15",
@@ -49,8 +50,8 @@ SHORTER = {
     r"\b5m\b": "15s",
     r"\b15m\b": "10s",
     r"\b1h\b": "60s",
-    r"\b1d\b": "100s",
-    r"> 86400$": "> 100",
+    r"\b1d\b": f"{DAY_S}s",
+    r"> 86400$": f"> {DAY_S}",
 }
 """Times of the rules, and what stands for them here. A day is longer than the nonsense may take: no
 job comes in meanwhile, and that is not yet to be noticed."""
@@ -423,7 +424,7 @@ def left_alone(rig: Rig) -> None:
     command = [sys.executable, "-m", "tunerd", "pause", STUDY, "--why", "a look", "--yes"]
     command += ["--settings", str(rig.daemon.file)]
     rig.send(rig.jobs(5))
-    with rig.causing("left alone", ["TunerdStudyPaused", "TunerdNoJobs"], TIMES.day + 30):
+    with rig.causing("left alone", ["TunerdStudyPaused", "TunerdNoJobs"], DAY_S + 30):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

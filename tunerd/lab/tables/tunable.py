@@ -25,7 +25,7 @@ __all__ = [
 
 SAME = "has the same value in every row"
 MOST_EXPLAINED = 0.1
-"""Share of the objective's variance that a mere number of a repeat explains: first runs are cold."""
+"""Share of the objective's variance that the number of a repeat explains: first runs are cold."""
 MOST_CHOICES = 200
 """Categories of a parameter; more are names of things."""
 
