@@ -1,5 +1,6 @@
 """What columns are taken for: tables of many fields, and each kind of evidence on its own."""
 
+import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -757,3 +758,81 @@ def test_a_full_grid_of_what_matters_is_no_number_of_repeats(tmp_path: Path) -> 
         for n in range(5)
     ]
     assert roles(guessed(rows, tmp_path / "jobs.csv"))["samples"] in ("context", "parameter")
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "unit"),
+    [
+        ("train/images_per_s", "maximize", "images/s"),
+        ("perf/samples_per_sec", "maximize", "samples/s"),
+        ("train/tokens/s", "maximize", "tokens/s"),
+        ("perf/fps", "maximize", "frames/s"),
+        ("time/train_step_ms", "minimize", "ms"),
+        ("tokens/sec/gpu", "maximize", "tokens/s/GPU"),
+        ("s/it", "minimize", "s/iteration"),
+        ("cost/token", "minimize", None),
+    ],
+)
+def test_a_slash_divides_a_path_or_two_quantities(name: str, goal: str, unit: str | None) -> None:
+    assert (read_name(name).goal, read_name(name).goal_sure) == (goal, 0.9)
+    assert unit is None or unit_of(name) == unit
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "goal"),
+    [
+        ("Unit", "ms/op", "minimize"),
+        ("scoreUnit", "ops/s", "maximize"),
+        ("unit", "us", "minimize"),
+        ("direction", "min", "minimize"),
+        ("spec.goal", "MAXIMIZE", "maximize"),
+    ],
+)
+def test_a_column_may_say_which_way_is_better(
+    column: str, value: str, goal: str, tmp_path: Path
+) -> None:
+    rows = [{"threads": 1 + n % 4, "score": 1.37 * n + 9.51, column: value} for n in range(40)]
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert (guesses.objective.column.name, guesses.goal) == ("score", goal)
+    assert guesses.goal_sure > 0.5
+
+
+def test_a_status_that_never_changes_gives_way_to_one_that_does(tmp_path: Path) -> None:
+    rows = [
+        {"sys/state": "done", "sys/failed": n % 9 == 0, "tp": 1 << n % 4, "tok_s": 9.51 + 1.37 * n}
+        for n in range(48)
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert (found["sys/failed"], found["tp"]) == ("status", "parameter")
+
+
+def test_names_beside_their_values_are_columns(tmp_path: Path) -> None:
+    trials = [
+        {
+            "parameters": [{"parameterId": "batch", "value": 8 << n % 4}, *_threads(n)],
+            "finalMeasurement": {
+                "metrics": [{"metricId": "images_per_s", "value": 9.5 + 1.37 * n}]
+            },
+            "observation": {"metrics": [{"name": "loss", "latest": 0.5 / (1 + n), "max": 1.0}]},
+        }
+        for n in range(48)
+    ]
+    file = tmp_path / "trials.json"
+    file.write_text(json.dumps({"name": "sweep", "trials": trials}))
+    found = roles(guess(profile(open_table(file))))
+    assert found["parameters.batch"] == found["parameters.threads"] == "parameter"
+    assert found["finalMeasurement.metrics.images_per_s"] == "objective"
+    assert found["observation.metrics.loss"] == "metric"
+
+
+def _threads(n: int) -> list[dict[str, Any]]:
+    return [{"parameterId": "threads", "value": 1 + n % 3}]
+
+
+@pytest.mark.parametrize("name", ["Starttime", "start_time", "submittime"])
+def test_a_start_in_one_word_is_no_measurement(name: str, tmp_path: Path) -> None:
+    rows = [
+        {name: 1_772_355_600.5 + 61 * n, "tp": 1 << n % 4, "tok_s": 9.51 + 1.37 * n}
+        for n in range(48)
+    ]
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("finished_at", "time")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tunerd.core.expressions import RESERVED
-from tunerd.lab.tables.rates import DOUBTFUL, RateMeaning, plain_unit, rate_of
+from tunerd.lab.tables.rates import DOUBTFUL, RateMeaning, plain_unit, rate_of, slashes_read
 from tunerd.lab.tables.vocabulary import (
     CONTEXT,
     DEVICES,
@@ -21,6 +21,7 @@ from tunerd.lab.tables.vocabulary import (
     STATISTICS,
     STATUS,
     TAKEN,
+    TIMES,
     WISHES,
     MetricPhrase,
 )
@@ -108,12 +109,16 @@ _NOUNS = _all("""
 """)
 _TAILS = _all("size type name value kind mode degree factor strategy setting level used")
 """Last words that say less than the one before."""
-_SINGLE = frozenset(
-    word
-    for table in (CONTEXT, PARAMETER, MEASURES, STATUS, LABELS)
-    for phrase in table
-    for word in phrase
-) | _all("time size count rate type name mode limit number use enable max min mpi omp")
+_SINGLE = (
+    frozenset(
+        word
+        for table in (CONTEXT, PARAMETER, MEASURES, STATUS, LABELS)
+        for phrase in table
+        for word in phrase
+    )
+    | frozenset(TIMES)
+    | _all("time size count rate type name mode limit number use enable max min mpi omp")
+)
 """Words of which names are made."""
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?![a-z])")
@@ -121,13 +126,8 @@ _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?![a-z])")
 
 def words(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations spelt out, "number of" left out."""
-    text = (
-        plain_unit(name)
-        .replace("µ", "u")
-        .replace("%", " pct ")
-        .replace("#", " n ")
-        .replace("/", " per ")
-    )
+    text = slashes_read(plain_unit(name))
+    text = text.replace("µ", "u").replace("%", " pct ").replace("#", " n ")
     text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
     text = re.sub(r"([GTMP])[Ff][Ll][Oo][Pp][Ss]?", lambda unit: f" {unit[1].lower()}flops ", text)
     text = _PLURAL_ACRONYM.sub(r"\1", text).replace("vCPU", "vcpu")
@@ -167,6 +167,9 @@ _SECTIONS: dict[str, Class] = {
     **dict.fromkeys(("context", "ctx", "workload"), "context"),
     **dict.fromkeys(("metric", "metrics", "result", "results", "summary"), "measured"),
     **dict.fromkeys(("output", "outputs", "measurement", "measurements"), "measured"),
+    **dict.fromkeys(("monitoring", "system"), "measured"),
+    **dict.fromkeys(("parameterassignments", "assignments"), "parameter"),
+    "sys": "label",
     **dict.fromkeys(("label", "labels", "tag", "tags", "meta", "metadata", "info"), "label"),
 }
 """What records of other tools call the parts of a run: ``params.lr``, ``metrics/loss``."""
@@ -318,9 +321,13 @@ _TAIL = QUALIFIERS["p99"]
 
 
 def _section(name: str) -> tuple[Class | None, str]:
-    first, separator, rest = name.partition("/" if "/" in name else ".")
-    section = _SECTIONS.get(first.lower()) if separator and rest else None
-    return section, rest if section is not None else name
+    separator = "/" if "/" in name else "."
+    *sections, last = name.split(separator)
+    for place in range(len(sections), 0, -1):
+        section = _SECTIONS.get(sections[place - 1].lower())
+        if section is not None and last:
+            return section, separator.join([*sections[place:], last])
+    return None, name
 
 
 def _phrases(found: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:

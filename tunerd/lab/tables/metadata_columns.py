@@ -101,7 +101,9 @@ def find_oddities(
     open_ = [column for column in open_ if column.name not in guesses]
     taken = {guess.role for guess in known.values()}
     statuses = [column for column in open_ if _status_weight(column, names[column.name]) > 0]
-    statuses.sort(key=lambda column: -_status_weight(column, names[column.name]))
+    statuses.sort(
+        key=lambda column: (column.distinct < 2, -_status_weight(column, names[column.name]))
+    )
     for column in statuses:
         first = column is statuses[0] and "status" not in taken
         say(column, "status" if first else "label", 0.9, "says how a job ended")
@@ -152,7 +154,7 @@ def _status_weight(column: ColumnProfile, name: ColumnName) -> float:
     others = max(name.weight("context"), name.weight("parameter"))
     if column.kind == "int":
         small = all(isinstance(value, int) and 0 <= value < 256 for value in column.counts)
-        coded = bool({"code", "exit", "exitcode", "returncode"} & set(name.words))
+        coded = bool({"code", "exit", "exitcode", "exitval", "returncode"} & set(name.words))
         if name.words in (("rc",), ("error",), ("errno",), ("err",)):
             return 4.0 if small and column.counts.get(0, 0) > 0 else 0.0
         truth = set(column.counts) <= {0, 1} and name.weight("status") > others

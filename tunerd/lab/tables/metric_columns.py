@@ -12,6 +12,7 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.column_names import ColumnName, read_name
 from tunerd.lab.tables.metadata_columns import meaning
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
+from tunerd.lab.tables.rates import rate_of
 from tunerd.lab.tables.relations import explained, same_gaps
 from tunerd.lab.tables.roles import ColumnGuess, Goal, sureness
 from tunerd.lab.tables.vocabulary import QUALITY
@@ -268,6 +269,8 @@ def goal_of(
     name = objective.name
     if name.goal is not None and name.goal_sure >= 0.5:
         return name.goal, name.goal_sure, name.goal_why
+    if (told := _told(columns)) is not None:
+        return told
     if name.goal is not None:
         return name.goal, name.goal_sure, f"its name can be read both ways: {name.goal_why}"
     for column in columns:
@@ -283,3 +286,30 @@ def goal_of(
                     goal = column.name.goal if alike else opposite
                     return goal, 0.6, f"it {moves} with {column.column.name}"
     return "maximize", 0.2, "nothing says which way is better"
+
+
+_BETTER: Mapping[str, Goal] = {
+    **dict.fromkeys(("min", "minimize", "minimise", "lower", "smaller", "less"), "minimize"),
+    **dict.fromkeys(("max", "maximize", "maximise", "higher", "larger", "more"), "maximize"),
+}
+
+
+def _told(columns: Sequence[ColumnGuess]) -> tuple[Goal, float, str] | None:
+    """Which way better is, where a column says it of every row: a direction, a goal, a unit.
+
+    ``None`` where none does, or two disagree.
+    """
+    told: dict[Goal, tuple[Goal, float, str]] = {}
+    for guess in columns:
+        last = "".join(guess.name.words[-1:])
+        if guess.column.distinct != 1 or not isinstance(guess.column.values[0], str):
+            continue
+        value = guess.column.values[0]
+        first = re.split(r"[^a-z]+", value.lower().strip())[0]
+        goal = _BETTER.get(first) if last in ("direction", "goal", "objective") else None
+        if last == "unit":
+            rate = rate_of(f"score ({value})" if "/" not in value else value)
+            goal = rate.goal if rate is not None and rate.sure >= 0.5 else None
+        if goal is not None:
+            told[goal] = goal, 0.9, f'{guess.column.name} says "{value[:40]}"'
+    return next(iter(told.values())) if len(told) == 1 else None

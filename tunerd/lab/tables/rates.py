@@ -10,7 +10,7 @@ from typing import Literal
 
 from tunerd.lab.tables.vocabulary import word_set
 
-__all__ = ["DOUBTFUL", "RateMeaning", "plain_unit", "rate_of"]
+__all__ = ["DOUBTFUL", "RateMeaning", "plain_unit", "rate_of", "slashes_read"]
 
 SURE, LIKELY, DOUBTFUL = 0.9, 0.6, 0.4
 
@@ -166,6 +166,7 @@ _COSTS = word_set("""
 _SPENT = word_set("joule joules j kj kwh wh watt watts w kw usd dollar dollars eur")
 _MOVED = word_set("bw bandwidth read write copy transfer throughput rate io")
 _PREFIXES = {"k": "k ", "kilo": "k ", "thousand": "k ", "m": "M ", "million": "M ", "mega": "M "}
+_COUNTED = frozenset({**_TIMES, **_BYTES, **_WORK, **_SHORTENED, **_PREFIXES})
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SLASHED = re.compile(
     r"(?P<head>.*[A-Za-z0-9)])\s*/\s*\(?(?P<unit>ms|msec|us|µs|μs|ns|s|sec|min|h|hours?|[KMGT]i?B|kB"
@@ -187,9 +188,30 @@ def plain_unit(name: str) -> str:
     return f"{match['head']} ({match['unit']})"
 
 
+def slashes_read(name: str) -> str:
+    """A name with "per" for each slash that means it. Others divide a path: ``train/loss``,
+    ``perf/tokens_per_s``."""
+    first, *others = name.split("/")
+    text = first
+    for place, part in enumerate(others):
+        head, tail = _tokens(text)[-1:], _tokens(" ".join(others[place:]))
+        text += (" per " if _is_ratio(head, tail) else " ") + part
+    return text
+
+
+def _is_ratio(head: list[str], tail: list[str]) -> bool:
+    """Whether what stands before a slash is counted, or what stands behind it counts."""
+    if not head or not tail or head[0] in _COUNTED or head[0] in _COSTS:
+        return True
+    if len(tail) > 1 and tail[0] not in _TIMES:
+        return False
+    return tail[0] in _COUNTED or tail[0] in _HARDWARE or tail[0] in _SPENT
+
+
 def _tokens(name: str) -> list[str]:
-    """Words in lower case, as they are spelled, plurals kept; "/" is "per"."""
-    text = name.replace("µ", "u").replace("μ", "u").replace("/", " per ")
+    """Words in lower case, as they are spelled, plurals kept; "/" is "per" where it is no path."""
+    text = name.replace("µ", "u").replace("μ", "u")
+    text = slashes_read(text) if "/" in text else text
     text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
     text = re.sub(r"([KMGTP])([Bb]yte|[Bb]it|B|FLOP|[Ff]lop)", r" \1\2", text)
     text = re.sub(r"\b([KMGTP])(B|FLOP|Flop)", lambda unit: unit[0].lower(), text)

@@ -88,19 +88,50 @@ def shortened(text: str) -> str:
 
 
 def flattened(record: Mapping[str, Any]) -> dict[str, Value]:
-    """Columns of a record: ``{"config": {"tp": 4}}`` has the column ``config.tp``.
+    """Columns of a record: ``{"config": {"tp": 4}}`` has the column ``config.tp``, and so has
+    ``{"config": [{"name": "tp", "value": 4}]}``.
 
     Lists of scalars stay lists; other lists become JSON text. Raises ValueError when a name
     comes out twice, RecursionError when it is nested too deeply.
     """
     flat: dict[str, Value] = {}
-    for name, value in record.items():
+    for name, given in record.items():
+        value = _by_name(given)
         if isinstance(value, Mapping) and value:
             for inner, leaf in flattened(value).items():
                 _put(flat, f"{name}.{inner}", leaf)
         else:
             _put(flat, name, _leaf(value))
     return flat
+
+
+_NAMES = ("name", "key", "parameterId", "parameter_id", "metricId", "metric_id", "parameter")
+_VALUES = ("value", "latest")
+"""What Vertex, Vizier, Katib, MLflow and Kubernetes call the two halves of an entry."""
+_MOST_ENTRIES, _MOST_HALVES = 200, 6
+
+
+def _by_name(value: Any) -> Any:
+    """A list of names with their values as one record, and a list of one record as this record;
+    anything else as it is."""
+    if not isinstance(value, list) or not 0 < len(value) <= _MOST_ENTRIES:
+        return value
+    if not all(isinstance(entry, Mapping) and entry for entry in value):
+        return value
+    pairs = [_pair(entry) for entry in value]
+    named = dict(pair for pair in pairs if pair is not None)
+    if len(named) == len(value):
+        return named
+    return value[0] if len(value) == 1 else value
+
+
+def _pair(entry: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """The name and the value of an entry that has little more than these."""
+    name = next((entry[key] for key in _NAMES if isinstance(entry.get(key), str)), "")
+    key = next((key for key in _VALUES if key in entry), None)
+    if not 0 < len(name) <= 100 or key is None or len(entry) > _MOST_HALVES:
+        return None
+    return None if isinstance(entry[key], Mapping | list) else (name, entry[key])
 
 
 def _put(flat: dict[str, Value], name: str, value: Value) -> None:

@@ -281,6 +281,7 @@ QUALIFIERS = {
 """What a word beside a measure does to its rank."""
 
 STATUS = _weighed("""
+5: exit value, exitval, exit val
 5: status, state, exit code, exit status, return code, job state, job status, exitcode, feasible
 5: success, succeeded, successful, valid, failed, failure, crashed, crash, oom, out memory
 5: run status, run state, final state, final status, is successful, job succeeded
@@ -309,7 +310,7 @@ LABELS = _weighed("""
 6: wandb dir
 6: checkpoint path, checkpoint dir, file path, filepath, session id, request id, user id, mac
 6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username, sha256
-6: md5, index level, unnamed, config hash
+6: uhrzeit, time of day, clock time, md5, index level, unnamed, config hash
 5: replication, trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label
 5: sweep, experiment, experiment name, exp, run, line, account, project, command, cmd, script
 5: filename, file name, placement, source, provenance, attempt, user, year, month, weekday
