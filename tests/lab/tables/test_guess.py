@@ -504,6 +504,7 @@ RATES = {
     "throughput": "",
     "MFU": "",
     "goodput": "",
+    **dict.fromkeys(("f1_score", "reward", "win_rate", "compression_ratio", "qph", "psnr"), ""),
 }
 DURATIONS = {
     "latency_p99_ms": "ms",
@@ -520,6 +521,9 @@ DURATIONS = {
     "runtime_sec": "s",
     "hours_per_ns": "h/ns",
     "joules_per_token": "J/token",
+    "seconds": "s",
+    "millis": "ms",
+    **dict.fromkeys(("nll", "drop_rate", "rtt", "cross_entropy"), ""),
 }
 BOTH_WAYS = [
     *("step_s", "iter_s", "it_s", "batch_sec", "sample_s", "tokens_ms", "ops_us", "widgets_s"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tunerd.core.expressions import RESERVED
-from tunerd.lab.tables.rates import DOUBTFUL, RateMeaning, plain_unit, rate_of, slashes_read
+from tunerd.lab.tables.rates import DOUBTFUL, LIKELY, RateMeaning, plain_unit, rate_of, slashes_read
 from tunerd.lab.tables.vocabulary import (
     CONTEXT,
     DEVICES,
@@ -301,6 +301,8 @@ def _goal(
     if rate is not None:
         return rate.goal, DOUBTFUL, f"{told} and {rate.why} say opposite things"
     goals = {measure.goal for measure in measures.values()} - {None}
+    if best is None and len(goals) == 1:  # "F1 score": the other word says it
+        return next(iter(goals)), LIKELY, f'by its name ("{" ".join(measures)}")'
     if len(goals) > 1:
         last = max(measures, key=lambda name: _last_place(found, name))
         return measures[last].goal or best, DOUBTFUL, f"{' and '.join(measures)} pull apart"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from tunerd.lab.tables.vocabulary import word_set
 
-__all__ = ["DOUBTFUL", "RateMeaning", "plain_unit", "rate_of", "slashes_read"]
+__all__ = ["DOUBTFUL", "LIKELY", "RateMeaning", "plain_unit", "rate_of", "slashes_read"]
 
 SURE, LIKELY, DOUBTFUL = 0.9, 0.6, 0.4
 
@@ -221,6 +221,9 @@ def _tokens(name: str) -> list[str]:
 def rate_of(name: str) -> RateMeaning | None:
     """What a name says of work and time; ``None`` where it says nothing of both."""
     tokens = _tokens(plain_unit(name))
+    if len(tokens) == 1 and tokens[0] in _TIMES and len(tokens[0]) > 2 and tokens[0] != "min":
+        unit = _TIMES[tokens[0]]
+        return RateMeaning("minimize", LIKELY, unit, f"a time in {unit}") if unit != "day" else None
     if "per" in tokens[1:]:
         return _with_per(tokens)
     return _side_by_side(tokens) if "per" not in tokens else None

@@ -180,11 +180,13 @@ MEASURES = _measures("""
 4 9.5 max: goodput
 4 9 max: throughput, per s, per min, per hour, per day, qps, tps, rps, iops, fps, img s, tok s
 4 9 max: ops, wps, sps, tgs, mpps, kpps, mips, gops, tops, gbps, mbps, kbps, bps
+4 9 max: tpmc, tpm, qph, qphh, nps, lups, mteps, hashrate, hash rate
 4 8 max: tflops per gpu, gflops per s, tflops per s, teps, gteps, mlups, glups, gups, gcups
 2.5 8 max: gflops, tflops, mflops, pflops, flops, speed, performance
 4 6.5 max: speedup
 4 6 any: s per, ms per, us per, ns per
-3 10 any: objective, objective value, fitness, reward, figure merit, fom
+3 10 any: objective, objective value, fitness, figure merit, fom
+3 10 max: reward
 3 6 any: score, result, response, outcome, measurement, y
 3 7 min: step time, iteration time, iter time, execution time, run time, runtime, wall time
 3 7 min: walltime, wall clock, elapsed, elapsed time, duration, makespan, completion time, jct
@@ -206,6 +208,11 @@ MEASURES = _measures("""
 2.5 4 max: utilization, occupancy, efficiency, hit rate, hit ratio, usage
 2 7 max: bandwidth, busbw, algbw, bus bandwidth, bandwidth gb s
 2.5 5.5 min: cost, dollar, usd, expense
+3 5 max: compression ratio
+2.5 4 max: availability
+3 6 min!: rtt, round trip, round trip time
+1.5 6 min!: jitter
+2.5 4 min!: lag, consumer lag
 3 5.2 min: energy, joule, kwh, edp, energy delay product, carbon, co2
 2 3.5 min!: power, watt, average power, mean power, power draw
 2 0.5 min!: temperature
@@ -215,15 +222,17 @@ MEASURES = _measures("""
 2.5 1 min!: rss, maxrss, vram, memory footprint, peak
 1 1 min!: memory
 3.5 3 max!: accuracy, f1, auc, bleu, rouge, top1, top5, recall, quality, map score, ndcg
-3.5 3 max!: precision at
+3.5 3 max!: precision at, psnr, ssim, iou, dice, mean iou, win rate, elo
 3.5 3 min!: loss, perplexity, ppl, rmse, mse, mae, residual, error, error rate, failure rate
-3.5 3 min!: wer, cer, fid, word error rate
+3.5 3 min!: wer, cer, fid, word error rate, nll, cross entropy, bit per byte, lpips, mape
 3.5 3 min!: slo violation
 2.5 1 min: miss, cache miss, fault, page fault, spill, retry, eviction, preemption, instruction
-2.5 1 min: stalled
+2.5 1 min: stalled, retransmit, drop rate, context switch, alloc per op, b per op
 2.5 1 any: read byte, written byte, byte read, byte written, shuffle read, shuffle write, packet
 2.5 1 any: hit
-1 1 any: iteration, rate, value, output, used, allocated, actual, ipc, cpi
+1 1 any: iteration, rate, value, output, used, allocated, actual
+1 1 max: ipc
+1 1 min: cpi
 """)
 """By phrase. What is a part of something, or its spread, ranks low."""
 
