@@ -1,8 +1,8 @@
 """Trainings that are measured: real ones with torch, and the table that they make."""
 
-import csv
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,8 +13,11 @@ from benchmarks.workloads.machine import CONTEXTS, STUDY, Limits, Machine, alone
 from tests.needs import need_library
 from tunerd.core.observation import Value
 from tunerd.core.study_file import parse_study
+from tunerd.lab.tables.files import open_table
+from tunerd.lab.tables.mapping import read_observations
 
 TEXT = STUDY.read_text()
+TABLE = STUDY.with_suffix(".csv")
 CONVNET = CONTEXTS[0]
 
 
@@ -116,34 +119,21 @@ def test_a_disturbed_job_waits_for_the_others_and_the_quietest_run_counts() -> N
     assert next(shares, None) is None
 
 
+def test_the_table_that_ships_is_of_its_study() -> None:
+    history = read_observations(parse_study(TEXT), None, [open_table(TABLE)])
+    assert len(history.observations) == 1_600
+    assert not history.unusable
+    rows = measure.read_rows(TABLE)
+    assert len({(row["model"], row["width"], row["data_size"]) for row in rows}) == len(CONTEXTS)
+    assert sum(alone(row) for row in rows) >= 1_590
+    assert Counter(row["status"] for row in rows)["succeeded"] > 1_200
+
+
 @pytest.mark.slow
 def test_init_takes_each_column_of_such_a_table_for_what_it_is(tmp_path: Path) -> None:
     study = parse_study(TEXT)
-    table = tmp_path / "training.csv"
-    with table.open("w", newline="") as file:
-        plan = measure.planned(study, 240, 1)
-        names = measure.columns(study)
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        for number, job in enumerate(plan):
-            ran = number % 7 != 0
-            writer.writerow(
-                {
-                    "job_id": job.job_id,
-                    "status": "succeeded" if ran else "out_of_memory",
-                    "finished_at": f"2026-01-01T{number // 60:02}:{number % 60:02}:00+00:00",
-                    "reason": "" if ran else "over 128 MiB",
-                    **job.context,
-                    **job.config,
-                    "samples_per_s": 100.0 + number * 17 % 93 if ran else "",
-                    "peak_memory_mib": 50.5 + number * 7 % 31 if ran else "",
-                    "steps": number % 40 + 3 if ran else "",
-                    "wall_time_s": 1.0 + number % 11 / 10,
-                    "foreign_utilization": number % 5 / 100,
-                }
-            )
     drafted = tmp_path / "drafted.toml"
-    command = [sys.executable, "-m", "tunerd", "init", str(table), "--yes", "--name", "training"]
+    command = [sys.executable, "-m", "tunerd", "init", str(TABLE), "--yes", "--name", "training"]
     subprocess.run([*command, "--out", str(drafted)], check=True, cwd=tmp_path)
     draft = parse_study(drafted.read_text())
     assert draft.objective.metric == study.objective.metric

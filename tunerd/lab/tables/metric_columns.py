@@ -269,8 +269,8 @@ def goal_of(
     name = objective.name
     if name.goal is not None and name.goal_sure >= 0.5:
         return name.goal, name.goal_sure, name.goal_why
-    if (told := _told(columns)) is not None:
-        return told
+    if (stated := _stated(columns)) is not None:
+        return stated
     if name.goal is not None:
         return name.goal, name.goal_sure, f"its name can be read both ways: {name.goal_why}"
     for column in columns:
@@ -294,12 +294,12 @@ _BETTER: Mapping[str, Goal] = {
 }
 
 
-def _told(columns: Sequence[ColumnGuess]) -> tuple[Goal, float, str] | None:
+def _stated(columns: Sequence[ColumnGuess]) -> tuple[Goal, float, str] | None:
     """Which way better is, where a column says it of every row: a direction, a goal, a unit.
 
     ``None`` where none does, or two disagree.
     """
-    told: dict[Goal, tuple[Goal, float, str]] = {}
+    by_goal: dict[Goal, tuple[Goal, float, str]] = {}
     for guess in columns:
         last = "".join(guess.name.words[-1:])
         if guess.column.distinct != 1 or not isinstance(guess.column.values[0], str):
@@ -311,5 +311,5 @@ def _told(columns: Sequence[ColumnGuess]) -> tuple[Goal, float, str] | None:
             rate = rate_of(f"score ({value})" if "/" not in value else value)
             goal = rate.goal if rate is not None and rate.sure >= 0.5 else None
         if goal is not None:
-            told[goal] = goal, 0.9, f'{guess.column.name} says "{value[:40]}"'
-    return next(iter(told.values())) if len(told) == 1 else None
+            by_goal[goal] = goal, 0.9, f'{guess.column.name} says "{value[:40]}"'
+    return next(iter(by_goal.values())) if len(by_goal) == 1 else None
