@@ -745,10 +745,10 @@ def test_ids_of_what_was_run_and_ids_of_rows(
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_number_of_a_repeat_is_nothing(name: str, first: int, tmp_path: Path) -> None:
     rng = random.Random(1)
-    configs = [{"gpu": gpu, "tp": tp} for gpu in ("A", "H") for tp in (1, 2, 4, 8)]
     rows = [
-        {**config, name: first + n, "tok_s": config["tp"] * 100 * rng.uniform(0.95, 1.05)}
-        for config in configs
+        {"gpu": gpu, "tp": tp, name: first + n, "tok_s": tp * 100 * rng.uniform(0.95, 1.05)}
+        for gpu in ("A", "H")
+        for tp in (1, 2, 4, 8)
         for n in range(5)
     ]
     assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("ignored", "label")

@@ -80,11 +80,12 @@ def varies_within(groups: IntArray, column: ColumnProfile) -> float | None:
 
 def counts_up_within(groups: IntArray, column: ColumnProfile) -> bool:
     """Whether a whole number counts the rows of nearly every group, from 0 or 1, each once."""
-    if column.kind != "int" or min(column.values, default=None) not in (0, 1):
-        return False
     there = np.isfinite(column.numbers)
     inside, numbers = np.unique(groups[there], return_inverse=True)[1], column.numbers[there]
-    sizes, first = np.bincount(inside, minlength=1), numbers.min()
+    first = float(numbers.min(initial=2.0))
+    if column.kind != "int" or first not in (0, 1):
+        return False
+    sizes = np.bincount(inside, minlength=1)
     pairs = np.unique(np.stack([inside, numbers]), axis=1)
     kinds = np.bincount(pairs[0].astype(int), minlength=len(sizes))
     last = np.zeros(len(sizes))
