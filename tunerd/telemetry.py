@@ -14,6 +14,7 @@ __all__ = [
     "BatchIngested",
     "ConsumerLag",
     "DependencyUnreachable",
+    "HistoryPruned",
     "MessageDropped",
     "MessagesPublished",
     "NullListener",
@@ -312,6 +313,16 @@ class StudyRelearned(msgspec.Struct, frozen=True, kw_only=True, tag="learned_ane
     why: str
 
 
+class HistoryPruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned"):
+    """Old jobs of a study left history."""
+
+    study: str
+    jobs: int
+    """Of which only what duplicates and the ledger need is kept."""
+    forgotten: int
+    """Pruned long ago, of which nothing is kept any more."""
+
+
 class TunerReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     """The tuner process has loaded its studies."""
 
@@ -331,6 +342,7 @@ class StudyReleased(msgspec.Struct, frozen=True, kw_only=True, tag="study_gone")
 Report = (
     BatchIngested
     | RequestsIngested
+    | HistoryPruned
     | RequestsAnswered
     | RequestBacklog
     | AttemptBacklog

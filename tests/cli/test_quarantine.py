@@ -3,11 +3,15 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any, get_args
 
 import pytest
+from sqlalchemy import Engine, event
 
 from tests.cli.conftest import Installation, Said
+from tunerd.cli.quarantine import REASONS
 from tunerd.core.observation import Observation, Status
+from tunerd.core.outliers import QuarantineReason
 from tunerd.store import QuarantineRow
 
 Tunerd = Callable[..., Said]
@@ -70,6 +74,33 @@ def test_jobs_are_listed_and_shown(quarantine: Quarantine) -> None:
     shown = quarantine("show", "llm", "2")
     assert "metrics     speed = 400000.0" in shown.out
     assert quarantine("show", "llm", "3").code == 2
+
+
+def test_a_reason_that_does_not_exist_is_refused_and_the_others_named(
+    quarantine: Quarantine,
+) -> None:
+    for words in (("list",), ("release", "llm"), ("confirm", "llm")):
+        said = quarantine(*words, "--reason", "nonsense")
+        assert said.code == 2
+        assert all(repr(reason) in said.err for reason in REASONS)
+    assert quarantine("list", "--reason", "far", "--json").json["jobs"]
+    assert get_args(QuarantineReason) == REASONS
+
+
+def test_the_jobs_of_a_list_are_read_at_once(
+    quarantine: Quarantine,
+) -> None:
+    statements: list[str] = []
+
+    def note(*arguments: Any) -> None:
+        statements.append(arguments[2])
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert len(quarantine("list", "--json").json["jobs"]) == 2
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert sum("FROM observations" in statement for statement in statements) == 1
 
 
 @pytest.mark.parametrize("command", ["release", "confirm"])

@@ -49,7 +49,24 @@ def test_the_latest_come_first_and_stay(store: Store, publish: Callable[[str], N
             tx.save_derivation(one(number))
         tx.save_derivation(replace(one(3), generation=2))
         tx.save_derivation(one(9, "ads"))
-        assert tx.prune_derivations("llm", 5) == 2
+        assert tx.prune_derivations("llm", 5, AT) == 2
     assert [name for _, name, _ in store.derivable("llm")] == ["r-7", "r-6", "r-5", "r-4", "r-3"]
     assert store.derivable(limit=1) == [("ads", "r-9", "ads|n=8")]
     assert store.derivation("r-3") == replace(one(3), generation=2)
+
+
+def test_the_message_of_older_ones_stays_for_a_while(
+    store: Store, publish: Callable[[str], None]
+) -> None:
+    publish("llm")
+    with store.transaction() as tx:
+        for number in range(1, 8):
+            tx.save_derivation(one(number))
+        assert tx.prune_derivations("llm", 3, AT) == 4
+    assert store.derivation("r-2") is None
+    assert store.issued("r-2") == replace(one(2), basis={})
+    assert store.issued("r-7") is None
+    with store.transaction() as tx:
+        assert tx.prune_derivations("llm", 3, AT + timedelta(minutes=3)) == 0
+    assert store.issued("r-2") is None
+    assert store.issued("r-3") == replace(one(3), basis={})

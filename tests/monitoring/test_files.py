@@ -95,6 +95,8 @@ UNWATCHED = {
     "tunerd_observations_total",
     "tunerd_outbox_messages",
     # No mistake, and `tunerd status` tells it.
+    "tunerd_pruned_jobs_total",
+    "tunerd_forgotten_jobs_total",
     "tunerd_outside_jobs_total",
     "tunerd_prediction_pearson",
     "tunerd_prediction_spearman",

@@ -262,6 +262,22 @@ def test_a_running_job_counts_once_and_its_end_corrects_it(
     assert joined == [{"running": 1}, {"corrected": 1}]
 
 
+def test_a_running_job_that_was_pruned_meanwhile_counts_anew_when_it_ends(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    stream.write(start(), report(speed=120.0, steps=101))
+    run(ingest)
+    (running,) = history(store)
+    with store.transaction() as tx:
+        tx.lock_prunings(STUDY, time.now())
+        assert tx.prune_jobs(STUDY, [running.sequence], time.now()) == 1
+    stream.write(end(time))
+    run(ingest)
+    (ended,) = store.observations(STUDY)
+    assert not isinstance(ended, CorrectedObservation)
+    assert (ended.sequence, ended.status) == (2, Status.SUCCEEDED)
+
+
 @pytest.mark.parametrize("options", ["counts = false", "min_steps = 1001", "min_hours = 4"])
 def test_a_study_can_wait_for_the_end(
     ingest: IngestStage, stream: FakeStream, store: Store, time: Time, options: str

@@ -285,7 +285,7 @@ def test_a_message_that_was_changed_is_found_out(copied: Store) -> None:
 def test_only_the_latest_are_kept(copied: Store) -> None:
     before = said(copied)
     with copied.transaction() as tx:
-        assert tx.prune_derivations(NAME, 5) == len(before) - 5
+        assert tx.prune_derivations(NAME, 5, before[0].said_at) == len(before) - 5
     after = said(copied)
     assert len(after) == 5
     assert after[0].said_at >= max(one.said_at for one in before if one not in after)

@@ -89,6 +89,9 @@ def _latest(store: "Store", study: str) -> str:
 
 def _unknown(store: "Store", wanted: str) -> str:
     """Why it cannot be derived, and what can."""
+    if (issued := store.issued(wanted)) is not None:
+        day = issued.said_at.date().isoformat()
+        return f"{wanted} was issued on {day}; what it was made from is no longer kept"
     for study in store.studies():
         for row in store.recommendations(study.name):
             if wanted == row.recommendation_id or wanted in (row.proposal or ""):

@@ -128,6 +128,8 @@ def _of_store(study: "Study", file: Path | None) -> HistoricalJobs:
     settings: Settings = read_settings(file)
     jobs: list[Observation] = []
     with open_the_store(settings, upgrade=False) as store:
-        while page := store.observations(study.name, after=len(jobs), limit=PAGE):
+        after = 0
+        while page := store.observations(study.name, after=after, limit=PAGE):
             jobs += page
+            after = page[-1].sequence
     return HistoricalJobs(study, tuple(effective(jobs)), True, {}, (), f"history of {study.name}")

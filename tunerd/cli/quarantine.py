@@ -22,7 +22,8 @@ from tunerd.events.printable import printable
 from tunerd.report.formatting import plural
 
 if TYPE_CHECKING:
-    from tunerd.store import QuarantineRow, QuarantineState, Store
+    from tunerd.core.observation import Observation
+    from tunerd.store import QuarantineRow, QuarantineState
 
 __all__ = ["quarantine"]
 
@@ -30,6 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 LISTED = 50
 STATES: "tuple[QuarantineState, ...]" = ("held", "released", "bad", "corrected", "learned")
+REASONS = ("bounds", "unit_slip", "beyond_best", "far", "bad")
 MOST = 10_000
 """Jobs that one command names."""
 
@@ -38,7 +40,7 @@ def _filters(command: F) -> F:
     for option in (
         click.option("--node", metavar="NAME", help="Only jobs that had this node."),
         click.option("--user", metavar="NAME", help="Only jobs of this user."),
-        click.option("--reason", metavar="REASON", help="Only those held for this, as listed."),
+        click.option("--reason", type=click.Choice(REASONS), help="Only those held for this."),
     ):
         command = option(command)
     return command
@@ -79,7 +81,12 @@ def list_(
             limit=limit,
         )
         waiting = store.quarantine_counts(study)
-        jobs = [_told(store, row) for row in rows]
+        known = store.quarantined_jobs(rows)
+        jobs = [
+            _described(row, known[row.study, row.sequence])
+            for row in rows
+            if (row.study, row.sequence) in known
+        ]
     if as_json:
         tell_json({"schema": "tunerd.quarantine/1", "waiting": waiting, "jobs": jobs})
         return
@@ -103,7 +110,7 @@ def show(file: Path | None, study: str, sequence: int, as_json: bool) -> None:
         row = store.quarantine_rows(study, [sequence]).get(sequence)
         if row is None:
             raise click.UsageError(f"job {sequence} of {study} is not in quarantine, and never was")
-        job = _told(store, row, whole=True)
+        job = _described(row, store.quarantined_jobs([row])[study, sequence], whole=True)
     if as_json:
         tell_json({"schema": "tunerd.quarantine/1", **job})
         return
@@ -194,13 +201,12 @@ def _settle(
         return giver.follow()
 
 
-def _told(store: "Store", row: "QuarantineRow", *, whole: bool = False) -> dict[str, Any]:
+def _described(row: "QuarantineRow", job: "Observation", *, whole: bool = False) -> dict[str, Any]:
     """A job in quarantine, for a program or a person."""
     from dataclasses import asdict
 
     from tunerd.store import nodes_of
 
-    (job,) = store.observations_at(row.study, [row.sequence])
     shown = asdict(row) | {"user": job.user, "nodes": nodes_of(job), "job_id": job.job_id}
     if whole:
         shown |= {

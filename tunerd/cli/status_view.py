@@ -136,6 +136,9 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
         ("advice", _states(study["recommendations"])),
     ):
         text.append(f"\n  {name:<10}{value}", style="not bold")
+    if pruned := study["pruned"]:
+        kept = f"{pruned['jobs']:,} of them, the last {_ago(pruned['pruned_at'], now)}"
+        text.append(f"\n  {'pruned':<10}{kept}", style="not bold")
     _append(text, "file", _file(study["file"], study["name"]))
     _append(text, "unusable", _unusable(study["unusable"]))
     if waits := study["quarantined"]:

@@ -1,9 +1,11 @@
-"""``tunerd store export`` and ``load`` move studies between stores, ``migrate`` prepares one."""
+"""``tunerd store export`` and ``load`` move studies between stores, ``migrate`` prepares one, and
+``prune`` lets old jobs leave history."""
 
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,19 +16,28 @@ from tunerd.cli.options import (
     settings_option,
     study_names,
     tell_json,
+    unknown_study,
 )
 from tunerd.cli.progress import progress
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.report.formatting import plural
 
+if TYPE_CHECKING:
+    from tunerd.settings import Settings
+    from tunerd.stages.retention import PruneResult, RetentionLimits
+    from tunerd.store import Store
+
 __all__ = ["store"]
+
+MOST_DAYS = 365_000
+LEAST_JOBS = 20_000
 
 _file = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group()
 def store() -> None:
-    """Move studies between stores, or bring a store's schema up to date."""
+    """Move studies between stores, prune their history, or bring a store's schema up to date."""
 
 
 @store.command()
@@ -89,6 +100,105 @@ def migrate(file: Path | None) -> None:
 
     open_the_store(read_settings(file)).close()
     click.echo(f"The store has schema {HEAD}.")
+
+
+@store.command()
+@settings_option
+@click.argument("studies", metavar="[STUDY]...", nargs=-1, shell_complete=study_names)
+@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.option(
+    "--max-age-days",
+    type=click.FloatRange(0, MOST_DAYS, min_open=True),
+    help="Instead of retention.max_age_days.",
+)
+@click.option("--max-jobs", type=click.IntRange(LEAST_JOBS), help="Instead of retention.max_jobs.")
+@json_option
+def prune(
+    file: Path | None,
+    studies: tuple[str, ...],
+    dry_run: bool,
+    max_age_days: float | None,
+    max_jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Let old jobs leave history now, of some studies or of all.
+
+    What they said is dropped for good. Kept are the jobs that studies learn from, event ids, and
+    the ledger. A daemon may run meanwhile; it does the same by itself where [retention] says so.
+    """
+    settings = read_settings(file)
+    limits = _limits(settings, max_age_days, max_jobs)
+    with open_the_store(settings, upgrade=False) as opened:
+        for name in studies:
+            if opened.study(name) is None:
+                raise unknown_study(opened, name)
+        results = {
+            name: _prune(opened, name, limits, dry_run=dry_run)
+            for name in studies or [row.name for row in opened.studies()]
+        }
+    if as_json:
+        tell_json(
+            {
+                "schema": "tunerd.prune/1",
+                "dry_run": dry_run,
+                "studies": {
+                    name: {
+                        "pruned": result.pruned,
+                        "bytes": result.bytes,
+                        "forgotten": result.forgotten,
+                    }
+                    for name, result in results.items()
+                },
+            }
+        )
+        return
+    would = "would be " if dry_run else ""
+    for name, result in results.items():
+        size = f"{result.bytes / 1e6:,.1f} MB"
+        click.echo(
+            f"{name}: {plural(result.pruned, 'job')} {would}pruned ({size}), "
+            f"{result.forgotten:,} of those pruned before {would}forgotten"
+        )
+
+
+def _limits(
+    settings: "Settings", max_age_days: float | None, max_jobs: int | None
+) -> "RetentionLimits":
+    from dataclasses import replace
+
+    from tunerd.stages.retention import RetentionLimits
+
+    limits = RetentionLimits.of(settings.retention, settings.ingest, settings.tune)
+    if max_age_days is not None:
+        limits = replace(limits, max_age=timedelta(days=max_age_days))
+    if max_jobs is not None:
+        limits = replace(limits, max_jobs=max_jobs)
+    if not limits.limited:
+        raise click.UsageError(
+            "nothing says how long history is kept: set retention.max_age_days or "
+            "retention.max_jobs, or say --max-age-days or --max-jobs"
+        )
+    return limits
+
+
+def _prune(
+    opened: "Store", name: str, limits: "RetentionLimits", *, dry_run: bool
+) -> "PruneResult":
+    """One pass over a study's history."""
+    from tunerd.core.study_file import parse_study
+    from tunerd.stages.retention import PruneResult, RetentionPass
+
+    result, now = PruneResult(), datetime.now(UTC)
+    generation = opened.generation(name)
+    if generation is None:
+        return result
+    work = RetentionPass.begin(opened, parse_study(generation.text, name), limits, now)
+    with progress() as show:
+        last = work.at
+        while work.at:
+            result.add(work.look(now) if dry_run else work.step(now))
+            show(f"pruning {name}", last - work.at, last)
+    return result
 
 
 def _tell(what: str, counts: Mapping[str, int], as_json: bool) -> None:

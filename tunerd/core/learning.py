@@ -181,7 +181,7 @@ class StudyLearner:
             before = self.model
             rows = self._held_back(jobs, rows)
             corrections = corrections_of(jobs)
-            trained = self._take_back(corrections, rows, portion[0].sequence)
+            trained = self._take_back(corrections, rows, _places(portion))
             self._start_bands(before)
             swapped = swapped or self.model is not before
             records = judge(
@@ -236,21 +236,24 @@ class StudyLearner:
         self._begins = succession.begun(begun)
 
     def gather(self, observations: Sequence[Observation]) -> None:
-        """Take in history without predicting it; :meth:`catch_up` learns it at once.
+        """Take in history without predicting it; :meth:`catch_up` learns it at once. Sequences may
+        have gaps, where history was pruned.
 
         For a new generation, which derives everything again from the raw history.
         """
-        self._expect(observations)
+        if observations[0].sequence <= self.sequence:
+            raise ValueError(f"{self.sequence} is known, got {observations[0].sequence}")
         self._count_usable(observations)
         rows = self.features.rows(observations)
         jobs = self._named(observations, rows)
         rows = self._held_back(jobs, rows)
         corrections = corrections_of(jobs)
-        trained = self._take_back(corrections, rows, observations[0].sequence, fit=False)
+        trained = self._take_back(corrections, rows, _places(observations), fit=False)
         tried = np.array([job.tried > 0 for job in jobs], np.bool_)
         self.bands.learn(rows.context_key, None, None, silent(rows, corrections).score, tried)
         self._remember(jobs, rows)
-        self.training.gather(trained, days(observations), self.sequence)
+        sequences = np.array([job.sequence for job in observations])
+        self.training.gather(trained, days(observations), sequences)
 
     def remember(self, observations: Sequence[Observation]) -> None:
         """Take in what jobs say of their configurations, and nothing else: for deriving again
@@ -295,7 +298,7 @@ class StudyLearner:
     def _held_back(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> FeatureRows:
         """The rows of jobs, without what those say that go into quarantine: these wait for a repeat
         or an operator, and their configurations may be tried like any other."""
-        first = jobs[0].observation.sequence
+        places = _places([job.observation for job in jobs])
         score, ran, weight = rows.score.copy(), rows.ran.copy(), rows.ran_weight.copy()
         margin = rows.margin.copy()
         latest: dict[tuple[str, str], list[float]] = {}
@@ -306,7 +309,7 @@ class StudyLearner:
                 own = self.features.rows([job.observation])
                 score[i], ran[i], weight[i] = own.score[0], own.ran[0], own.ran_weight[0]
             for sequence in self._screened(job, key, float(score[i]), latest):
-                place = sequence - first
+                place = places[sequence]
                 score[place], ran[place], weight[place] = np.nan, np.nan, 0.0
                 margin[place] = np.nan
         return replace(rows, score=score, ran=ran, ran_weight=weight, margin=margin)
@@ -397,30 +400,30 @@ class StudyLearner:
         self,
         corrections: Mapping[int, CorrectedObservation],
         rows: FeatureRows,
-        first: int,
+        places: Mapping[int, int],
         *,
         fit: bool = True,
     ) -> FeatureRows:
-        """The rows that the model learns, ``first`` the sequence of the first: a speed that was
+        """The rows that the model learns, ``places`` theirs by sequence: a speed that was
         corrected since is taken back. Not in large studies, where a fit on the spot would take too
         long: there both count until the earlier one leaves the sample."""
         if not corrections:
             return rows
         score = rows.score.copy()
         changed = [
-            place
+            sequence
             for correction in corrections.values()
-            if (place := self.features.learned_at(correction)) is not None
+            if (sequence := self.features.learned_at(correction)) is not None
             and self.study.score(correction.earlier.metrics) is not None
             and self.features.teaches(correction)
         ]
-        here = [place for place in changed if place >= first]
-        score[[place - first for place in here]] = np.nan
-        before = [place for place in changed if place < first]
+        here = [sequence for sequence in changed if sequence in places]
+        score[[places[sequence] for sequence in here]] = np.nan
+        before = [sequence for sequence in changed if sequence not in places]
         if fit:
             before = self.training.take_back(before, self.sequence)
         else:
-            before = [place for place in before if self.training.replay.forget_score(place)]
+            before = [earlier for earlier in before if self.training.replay.forget_score(earlier)]
         self.features.held_back |= {*here, *before}
         return replace(rows, score=score)
 
@@ -633,3 +636,8 @@ class StudyLearner:
     ) -> GenerationMapping:
         contexts = {key: state["context"] for key, state in former.items()}
         return GenerationMapping(self.study, study, contexts)
+
+
+def _places(observations: Sequence[Observation]) -> dict[int, int]:
+    """By sequence, which of these observations it is."""
+    return {job.sequence: place for place, job in enumerate(observations)}

@@ -320,6 +320,15 @@ ASIDE = _gauge(
     "because this tunerd cannot read it.",
     STUDY,
 )
+PRUNED = _counter(
+    "pruned_jobs",
+    "Jobs that left history because their time was over (retention.max_age_days, max_jobs): what "
+    "they said is dropped, their event ids and the ledger stay.",
+    STUDY,
+)
+FORGOTTEN = _counter(
+    "forgotten_jobs", "Jobs pruned long ago whose event ids are not known any more either.", STUDY
+)
 LEARNED_ANEW = _counter(
     "studies_learned_anew",
     "Studies learned from their history again because what was saved of them was damaged.",

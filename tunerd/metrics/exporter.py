@@ -109,6 +109,7 @@ class MetricsExporter:
             telemetry.RequestsIngested: self._asked,
             telemetry.RequestBacklog: self._unanswered,
             telemetry.RequestsAnswered: self._answered,
+            telemetry.HistoryPruned: self._pruned,
             telemetry.StudyLoaded: self._loaded,
             telemetry.StepCommitted: self._stepped,
             telemetry.StudyBacklog: self._backlog,
@@ -308,6 +309,11 @@ class MetricsExporter:
 
     def _set_aside(self, report: telemetry.StudySetAside) -> None:
         self._show(report.aside, d.ASIDE, self._study(report.study))
+
+    def _pruned(self, report: telemetry.HistoryPruned) -> None:
+        study = self._study(report.study)
+        self._count(report.jobs, d.PRUNED, study)
+        self._count(report.forgotten, d.FORGOTTEN, study)
 
     def _learned_anew(self, report: telemetry.StudyRelearned) -> None:
         self._count(1, d.LEARNED_ANEW, self._study(report.study))

@@ -219,8 +219,8 @@ def standing(store: Store, study: Study) -> list[SelectedRecommendation]:
 
 
 def earlier(store: Store, study: str, recommendation_id: str) -> list[SelectedRecommendation]:
-    """A recommendation that no longer stands, as long as what it was made from is kept."""
-    kept = store.derivation(recommendation_id)
+    """A recommendation that no longer stands, as long as its message is kept."""
+    kept = store.derivation(recommendation_id) or store.issued(recommendation_id)
     if kept is None or kept.study != study:
         return []
     return [SelectedRecommendation(from_bytes(msgspec.json.encode(kept.message)), "earlier")]

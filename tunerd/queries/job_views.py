@@ -37,6 +37,7 @@ __all__ = [
 MOST_ROWS = 200
 """Contexts, and users, of a ledger."""
 NOBODY = "(not named)"
+PRUNED = "What it reported was pruned from history."
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,13 +128,15 @@ def job_list(
 def jobs_at(store: Store, study: Study, sequences: Sequence[int]) -> list[JobRow]:
     """These jobs, in this order."""
     judged = store.predictions_at(study.name, sequences)
-    observations = store.observations_at(study.name, sequences)
+    observations = store.observations_at(study.name, sequences, pruned=True)
     return [_row(study, job, judged.get(job.sequence)) for job in observations]
 
 
 def _row(study: Study, one: Observation, judged: PrequentialRecord | None) -> JobRow:
-    score = study.score(one.metrics)
     outcome = judged.outcome if judged else None
+    score = study.score(one.metrics)
+    if score is None and outcome is not None:
+        score = outcome.score  # of a job that was pruned
 
     def metric(value: float | None) -> float | None:
         return None if value is None else study.metric_value(value)
@@ -164,7 +167,7 @@ def _row(study: Study, one: Observation, judged: PrequentialRecord | None) -> Jo
 def job_detail(store: Store, study: Study, sequence: int) -> JobDetail | None:
     """A job; None where there is none of this sequence."""
     try:
-        (job,) = store.observations_at(study.name, [sequence])
+        (job,) = store.observations_at(study.name, [sequence], pruned=True)
     except LookupError:
         return None
     judged = store.predictions_at(study.name, [sequence]).get(sequence)
@@ -199,13 +202,15 @@ def job_detail(store: Store, study: Study, sequence: int) -> JobDetail | None:
         advised_config=dict(incumbent.config) if incumbent else None,
         reason=stood.reason if stood else None,
         realised_gain=realised(study, judged) if judged else None,
-        taught=_taught(judged),
+        taught=([] if job.config else [PRUNED]) + _taught(judged),
     )
 
 
 def _message(store: Store, recommendation_id: str | None) -> Recommendation | None:
     """A recommendation as it was first said; None where that is not kept."""
-    kept = store.derivation(recommendation_id) if recommendation_id else None
+    kept = None
+    if recommendation_id:
+        kept = store.derivation(recommendation_id) or store.issued(recommendation_id)
     try:
         return None if kept is None else from_bytes(msgspec.json.encode(kept.message))
     except (TunerdError, ValueError):

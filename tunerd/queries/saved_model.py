@@ -41,7 +41,7 @@ class SavedStudyModel:
         known = sequences_at(self.model.learned)
         step = max(len(known) / most, 1.0)
         some = [int(known[-1 - int(i * step)]) for i in range(min(most, len(known)))]
-        return store.observations_at(self.study.name, sorted(some))
+        return store.observations_left(self.study.name, some)
 
 
 def read_learned(store: "Store", name: str) -> SavedStudyModel:

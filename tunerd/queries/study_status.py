@@ -3,6 +3,7 @@
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tunerd.queries.metric_samples import MetricSamples
@@ -35,6 +36,7 @@ def study_status(
         "content_hash": generation.content_hash if generation else None,
         "observations": row.last_sequence,
         "learned": row.learned_sequence,
+        "pruned": _pruned(store, name),
         "contexts": overview.contexts,
         "hardly_ever_the_same": _hardly_ever_the_same(store, overview),
         "steps": last.step if last else 0,
@@ -56,6 +58,12 @@ def study_status(
         "gain_realised": metrics.of("tunerd_gain_realised_ratio", study=name),
         "set_aside": metrics.of("tunerd_study_set_aside", study=name) == 1,
     }
+
+
+def _pruned(store: "Store", study: str) -> dict[str, Any] | None:
+    """How many jobs left history; None where none did."""
+    pruned = store.pruned_history(study)
+    return None if pruned is None else asdict(pruned)
 
 
 def _hardly_ever_the_same(store: "Store", overview: "StudyOverview") -> list[str]:

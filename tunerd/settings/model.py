@@ -376,6 +376,15 @@ class TuneSettings(SettingsSection):
     """A study that ends the tuner process so many times in a row is set aside."""
 
 
+class RetentionSettings(SettingsSection):
+    """How long history is kept whole: for ever by default. What studies learn from stays anyway."""
+
+    max_age_days: Days | None = None
+    """What a job said is dropped so many days after it came in."""
+    max_jobs: Annotated[int, Field(ge=20_000), BeforeValidator(_not_a_bool)] | None = None
+    """What jobs said is dropped that came in before the latest so many of their study."""
+
+
 class PublishSettings(SettingsSection):
     """How recommendations and rejected records are sent."""
 
@@ -418,6 +427,7 @@ class Settings(BaseSettings):
     ingest: IngestSettings = IngestSettings()
     signals: SignalSettings = SignalSettings()
     tune: TuneSettings = TuneSettings()
+    retention: RetentionSettings = RetentionSettings()
     publish: PublishSettings = PublishSettings()
     log: LogSettings = LogSettings()
 

@@ -7,7 +7,7 @@ one checkpoint to the next. The checkpoint itself is a *manifest*: what each par
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tunerd.core.model.model import StudyModel
 from tunerd.settings.model import TuneSettings
@@ -26,6 +26,8 @@ KEEP_CHECKPOINTS = 200
 less than 0.1 MB; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
 KEEP_DERIVATIONS = 1000
 """Latest recommendations of which is kept what they were made from: some kilobytes each."""
+ISSUED_KEPT = timedelta(days=400)
+"""How long the message of older ones is kept, for who asks what a job followed: a kilobyte each."""
 PRUNE_EVERY = 50
 """Checkpoints between two prunings."""
 
@@ -74,9 +76,9 @@ class CheckpointManager:
         self.latest = tx.save_checkpoint(self.study, manifest, now)
         self.learned, self.steps = model.learned, 0
         self._written += 1
-        return self._prune(tx) if self._written % PRUNE_EVERY == 0 else []
+        return self._prune(tx, now) if self._written % PRUNE_EVERY == 0 else []
 
-    def _prune(self, tx: Transaction) -> list[LogEvent]:
+    def _prune(self, tx: Transaction, now: datetime) -> list[LogEvent]:
         """Drop the parts that none of the latest checkpoints is made of."""
         lines = []
         kept: set[str] = set()
@@ -96,7 +98,7 @@ class CheckpointManager:
                 lines.append(LogEvent("checkpoint damaged", detail, wrong=True))
                 continue
             kept |= {row.name, *names}
-        tx.prune_derivations(self.study, KEEP_DERIVATIONS)
+        tx.prune_derivations(self.study, KEEP_DERIVATIONS, now - ISSUED_KEPT)
         tx.delete_checkpoints(self.study, [row.name for row in rows if row.name not in kept])
         return lines
 

@@ -86,11 +86,12 @@ class JoinedBatch:
         known = tx.event_places([_name(attempt.observation) for attempt in ready])
         fresh = [attempt for attempt in ready if _name(attempt.observation) not in known]
         sequences = [attempt.row.sequence for attempt in fresh if attempt.row.sequence is not None]
-        earlier = dict(zip(sequences, tx.observations_at(study, sequences), strict=True))
+        # One that ran for so long that it was pruned meanwhile counts anew.
+        earlier = {job.sequence: job for job in tx.observations_left(study, sequences)}
         batch = [
             attempt.observation
-            if attempt.row.sequence is None
-            else corrected(attempt.observation, earlier[attempt.row.sequence])
+            if (before := earlier.get(attempt.row.sequence or 0)) is None
+            else corrected(attempt.observation, before)
             for attempt in fresh
         ]
         if batch:

@@ -16,6 +16,7 @@ from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.core.drift.alarms import Drift, DriftUpdate
 from tunerd.core.hash_chain import HashChain
 from tunerd.core.model.history_weights import Regime
+from tunerd.core.observation import Observation
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
@@ -167,7 +168,7 @@ def _restore(
         {row.context_key: row.state for row in store.context_states(name)},
         parts,
         [step for step in reversed(steps) if step[0] <= step[1] <= last],
-        lambda sequences: store.observations_at(name, sequences),
+        lambda sequences: store.observations_left(name, sequences),
     )
 
 
@@ -222,17 +223,13 @@ def _learn_anew(
     former = {row.context_key: row.state for row in rows}
     tuner.expect(former, before, _regimes_of(state))
     tuner.plausibility.bad = store.bad_sequences(name)
-    last, keys = None, []
-    renames = before is None or before.context != books.study.context
+    last = None
     # Up to where it had learned: what came since is predicted first, as always.
-    while tuner.sequence < row.learned_sequence:
-        left = row.learned_sequence - tuner.sequence
-        jobs = store.observations(name, after=tuner.sequence, limit=min(left, GATHER))
+    while jobs := _up_to(store, name, tuner.sequence, row.learned_sequence):
         tuner.gather(jobs)
-        if renames:
-            keys += [sys.intern(books.study.context_key(job.context)) for job in jobs]
         last = jobs[-1].finished_at
         alive()
+    tuner.sequence = row.learned_sequence
     tuner.catch_up()
     alive()
     messages = [*books.recommended.proposed.values(), *books.recommended.running.values()]
@@ -246,5 +243,23 @@ def _learn_anew(
         for drift in _drifts_of(state)
     ]
     books.gone = sorted(former.keys() - tuner.contexts.keys())
-    books.keys = keys
+    if before is None or before.context != books.study.context:
+        books.keys = _keys(store, books.study, alive)
     books.anew = True
+
+
+def _up_to(store: Store, name: str, after: int, last: int) -> list[Observation]:
+    """The next observations up to a sequence, as far as they were not pruned."""
+    jobs = store.observations(name, after=after, limit=min(last - after, GATHER))
+    return [job for job in jobs if job.sequence <= last]
+
+
+def _keys(store: Store, study: Study, alive: Callable[[], None]) -> dict[int, str]:
+    """Of the contexts of all jobs, pruned ones included: what a study calls them, by sequence."""
+    keys: dict[int, str] = {}
+    at = 0
+    while rows := store.job_contexts(study.name, at, GATHER):
+        keys |= {sequence: sys.intern(study.context_key(context)) for sequence, context in rows}
+        at = rows[-1][0]
+        alive()
+    return keys

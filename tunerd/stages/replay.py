@@ -7,7 +7,7 @@ and learns on in the steps in which it learned then; so it goes through recovery
 to be the one that was said, bit for bit.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -31,7 +31,14 @@ from tunerd.errors import MisconfiguredError, NothingFeasibleError
 from tunerd.events import from_bytes, to_bytes
 from tunerd.stages.build_info import build
 from tunerd.stages.checkpoints import manifest_of, parts_of
-from tunerd.store import CorruptCheckpointError, ProvenanceRow, Store, checkpoint_name
+from tunerd.store import (
+    CorruptCheckpointError,
+    ProvenanceRow,
+    PrunedHistory,
+    Store,
+    TuneStep,
+    checkpoint_name,
+)
 
 __all__ = [
     "FieldDifference",
@@ -116,9 +123,11 @@ class _ReplayRun:
     progress: Progress
     background: ThreadPoolExecutor
     checks: list[ReplayCheck] = field(default_factory=list)
+    pruned: PrunedHistory | None = None
 
     def message(self) -> Recommendation | None:
         """The recommendation, made again as far as that is possible."""
+        self.pruned = self.store.pruned_history(self.kept.study)
         self._check_build()
         study = self._study()
         if study is None:
@@ -195,6 +204,9 @@ class _ReplayRun:
         jobs."""
         states: States = self.kept.basis["states"]
         states_read = self._read_history(study, states.keys())
+        if self.pruned is not None:
+            self._say("evidence", None, "As kept: some of the jobs that it comes from were pruned.")
+            return states
         if self.kept.basis["tuner"]["training"]["regimes"]:
             text = "As kept: since a drift, what older jobs said of a configuration counts less."
             self._say("evidence", None, text)
@@ -220,17 +232,18 @@ class _ReplayRun:
         known = FeatureMap(study, kept.basis["tuner"]["vocabulary"])
         tuner.features.quarantined = known.quarantined
         then = HashChain(**kept.basis["chain"])
-        chain = HashChain(then.since, then.since)
         steps = {s.sequence_to: s for s in self.store.steps_between(kept.study, 0, kept.sequence)}
+        chain = self._chain_begins(then, steps.values())
+        begins = chain.at
         wrong: str | None = None
         here: list[Observation] = []
-        for job in self._observations():
-            if job.sequence > then.since:
+        for job in self._observations(0 if self.pruned is None else begins):
+            if job.sequence > begins:
                 if job.sequence != chain.at + 1:
                     wrong = wrong or f"Job {chain.at + 1} is missing"
                     chain = HashChain(then.since, job.sequence - 1, chain.digest)
                 chain = chain.after([job])
-            step = steps.get(job.sequence)
+            step = steps.get(job.sequence) if job.sequence > begins else None
             digest = step.detail.get("history", chain.digest) if step else chain.digest
             if wrong is None and step is not None and digest != chain.digest:
                 wrong = f"One of jobs {step.sequence_from:,} to {step.sequence_to:,}"
@@ -244,16 +257,41 @@ class _ReplayRun:
             wrong = f"History ends at job {chain.at:,}"
         if wrong is None and chain.digest != then.digest:
             wrong = "Its digest is not the one that was kept"
-        older = f"; the first {then.since:,} have no digest" if then.since else ""
-        good = f"All {kept.sequence:,} jobs that were learned are as they were{older}."
-        self._say("history", wrong is None, good if wrong is None else f"{wrong}{older}.")
+        self._say_history(then, begins, wrong)
         if here:
             tuner.remember(here)
         blank = ContextState({})
         return {key: tuner.contexts.get(key, blank).evidence.dump() for key in keys}
 
-    def _observations(self) -> Iterator[Observation]:
-        at, last = 0, self.kept.sequence
+    def _chain_begins(self, then: HashChain, steps: Iterable[TuneStep]) -> HashChain:
+        """Where the digest can be followed from: the beginning, or, where history was pruned, the
+        end of the first step after that, whose digest is taken as it was kept."""
+        if self.pruned is None or self.pruned.last_sequence <= then.since:
+            return HashChain(then.since, then.since)
+        for step in steps:
+            if step.sequence_to >= self.pruned.last_sequence and "history" in step.detail:
+                return HashChain(then.since, step.sequence_to, step.detail["history"])
+        return HashChain(then.since, then.at, then.digest)
+
+    def _say_history(self, then: HashChain, begins: int, wrong: str | None) -> None:
+        """Tell what came of the digest, followed from ``begins``."""
+        last = self.kept.sequence
+        if self.pruned is None or begins == then.since:
+            older = f"; the first {then.since:,} have no digest" if then.since else ""
+            good = f"All {last:,} jobs that were learned are as they were{older}."
+            self._say("history", wrong is None, good if wrong is None else f"{wrong}{older}.")
+            return
+        day = self.pruned.pruned_at.date().isoformat()
+        gone = f"history before job {self.pruned.last_sequence + 1:,} was pruned, last on {day}"
+        if begins >= last:
+            text = f"It cannot be checked: {gone}, and no digest leads on from there."
+            self._say("history", None, text)
+            return
+        good = f"The {last - begins:,} jobs learned since job {begins:,} are as they were; {gone}."
+        self._say("history", wrong is None, good if wrong is None else f"{wrong}; {gone}.")
+
+    def _observations(self, after: int) -> Iterator[Observation]:
+        at, last = after, self.kept.sequence
         while at < last:
             batch = self.store.observations(self.kept.study, after=at, limit=BATCH)
             for job in batch:
@@ -289,7 +327,14 @@ class _ReplayRun:
                 raise LookupError(f"{gone}, and it cannot be fitted again: {plan}")
             self._say("model", None, f"Taken from its checkpoint, not fitted again: {plan}.")
             return self._restored(study, states, parts, [])
-        tuner = self._taught(study, states, plan)
+        try:
+            tuner = self._taught(study, states, plan)
+        except LookupError:
+            if parts is None or self.pruned is None:
+                raise
+            why = "some of the jobs that its fit saw were pruned"
+            self._say("model", None, f"Taken from its checkpoint, not fitted again: {why}.")
+            return self._restored(study, states, parts, [])
         assert tuner.model is not None
         dumped = tuner.model.dump()
         if parts is None:
@@ -318,6 +363,8 @@ class _ReplayRun:
             return "the store has forgotten when it was fitted"
         served = versions[0]
         steps = self.store.steps_between(kept.study, served.fitted_sequence, kept.sequence)
+        if not _lead(steps, served.fitted_sequence, kept.sequence):
+            return "what it learned since its fit is not kept step by step any more"
         lasting = [s for s in steps if s.swapped_model and s.sequence_to > served.decided_sequence]
         start: int | str = served.fitted_sequence
         text = f"Fitted again on what was known at job {start:,}"
@@ -350,7 +397,7 @@ class _ReplayRun:
             training = ModelTrainer(study, FeatureMap(study, basis["vocabulary"]), self.background)
             training.regimes = tuple(map(Regime.load, basis["training"]["regimes"]))
             parts = training.fit_at(plan.start, self._fetch(0)).dump()
-        return self._restored(study, states, parts, plan.todo)
+        return self._restored(study, states, parts, plan.todo, whole=True)
 
     def _restored(
         self,
@@ -358,7 +405,10 @@ class _ReplayRun:
         states: States,
         parts: Mapping[str, bytes] | None,
         todo: Sequence[tuple[int, int]],
+        *,
+        whole: bool = False,
     ) -> Tuner:
+        """The tuner with a model that learns again, for which the sample has to be ``whole``."""
         basis = self.kept.basis["tuner"]
         # Whatever was being rebuilt then had no say in what was said.
         training = {**basis["training"], "rebuild": None}
@@ -369,10 +419,12 @@ class _ReplayRun:
             states,
             parts,
             todo,
-            self._fetch(len(todo)),
+            self._fetch(len(todo), whole=whole),
         )
 
-    def _fetch(self, portions: int) -> Callable[[Sequence[int]], Sequence[Observation]]:
+    def _fetch(
+        self, portions: int, *, whole: bool = True
+    ) -> Callable[[Sequence[int]], Sequence[Observation]]:
         done = 0
 
         def fetch(sequences: Sequence[int]) -> Sequence[Observation]:
@@ -380,7 +432,8 @@ class _ReplayRun:
             if portions:
                 self.progress("learning again", min(done, portions), portions)
             done += 1
-            return self.store.observations_at(self.kept.study, sequences)
+            read = self.store.observations_at if whole else self.store.observations_left
+            return read(self.kept.study, sequences)
 
         return fetch
 
@@ -429,6 +482,16 @@ class _ReplayPlan:
     todo: list[tuple[int, int]]
     """Portions to learn since."""
     text: str
+
+
+def _lead(steps: Sequence[TuneStep], first: int, last: int) -> bool:
+    """Whether steps, oldest first, lead from one observation to another without a gap."""
+    at = first
+    for step in steps:
+        if step.sequence_from > at + 1:
+            return False
+        at = step.sequence_to
+    return at == last
 
 
 def _name_of(parts: Mapping[str, bytes]) -> str:

@@ -115,8 +115,8 @@ class StudySession:
     """Whether this generation just learned its history anew: everything is still to be saved."""
     gone: Sequence[str] = ()
     """Contexts of the former generation that this one does not know."""
-    keys: Sequence[str] = ()
-    """Of the contexts of all jobs, in their order; empty where they are called as they were."""
+    keys: Mapping[int, str] = field(default_factory=dict)
+    """Of the contexts of all jobs, by their sequence; empty where they are called as they were."""
     lost: list[LogEvent] = field(default_factory=list)
     """What this generation could not take over from the former one."""
     closed: Sequence[DriftUpdate] = ()
@@ -245,7 +245,7 @@ class StudySession:
         }
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
         self.tuner.touched.clear()
-        self.anew, self.gone, self.keys, self.lost, self.closed = False, (), (), [], ()
+        self.anew, self.gone, self.keys, self.lost, self.closed = False, (), {}, [], ()
 
     def settle_quarantine(self, tx: Transaction, plan: StepPlan, now: datetime) -> None:
         """Write what changed in the quarantine. Jobs that are released come into history once more,

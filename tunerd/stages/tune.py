@@ -36,6 +36,7 @@ from tunerd.stages.placement import PAUSE_S, StudyPlacement
 from tunerd.stages.provenance import basis_of
 from tunerd.stages.recommendations import StepReport
 from tunerd.stages.request_answers import answer_requests
+from tunerd.stages.retention import HistoryRetention, RetentionLimits
 from tunerd.stages.study_session import StepPlan, StudySession
 from tunerd.stages.study_status import following, outside, scores, standing, taken
 from tunerd.store import (
@@ -108,6 +109,8 @@ class TuneStage:
     """Studies whose saved state is not to be trusted: they ended processes before this one."""
     placement: StudyPlacement | None = None
     """Which studies are this instance's; None where it has the store to itself."""
+    retention: HistoryRetention | None = None
+    """Prunes the studies that this process tunes; None where history is kept for ever."""
     name: str = "tune"
     _owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     _background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
@@ -144,19 +147,21 @@ class TuneStage:
         store = unchecked_store_of(settings)
         if owner:
             store.limit_pauses(PAUSE_S)
+        limits = RetentionLimits.of(settings.retention, settings.ingest, settings.tune)
         return cls(
             store,
             settings.tune,
             settings.topics.recommendations,
             listener,
             log,
-            lambda: datetime.now(UTC),
+            _now,
             monotonic,
             set_aside or {},
             stop,
             settings.topics.drift,
             anew,
             StudyPlacement(store, instance, owner, monotonic) if owner else None,
+            HistoryRetention(store, limits, _now, monotonic) if limits.limited else None,
         )
 
     def step(self) -> bool:
@@ -265,7 +270,7 @@ class TuneStage:
         idle_s = self.clock() - books.looked_at
         news = observations or commands or asked
         if not (news or books.due or books.anew or idle_s > HOUSEKEEP_EVERY_S):
-            return False
+            return self._prune(books)
         self.listener.hear(telemetry.StepStarted(study=row.name))
         started = self.clock()
         changes = StepPlan(served=books.checkpoints.latest)
@@ -299,8 +304,23 @@ class TuneStage:
         )
         if worked:
             self._save(row, books, observations, changes, learn_s, searched_s)
+        self._prune(books)
         self.listener.hear(telemetry.StageProgressed(stage="tune", worked=worked))
         return worked
+
+    def _prune(self, books: StudySession) -> bool:
+        """Let a few old jobs leave history where that is due; says whether any did."""
+        if self.retention is None or books.anew:
+            return False
+        pruned = self.retention.step(books.study, books.epoch)
+        if pruned is None or not (pruned.pruned or pruned.forgotten):
+            return False
+        books.tuner.features.forget(pruned.jobs)
+        report = telemetry.HistoryPruned(
+            study=books.study.name, jobs=pruned.pruned, forgotten=pruned.forgotten
+        )
+        self.listener.hear(report)
+        return True
 
     def _unlearned(self, row: StudyRow, books: StudySession) -> Sequence[Observation]:
         if row.last_sequence <= books.tuner.sequence:
@@ -614,6 +634,8 @@ class TuneStage:
 
     def _drop(self, study: str) -> None:
         self._books.pop(study, None)
+        if self.retention is not None:
+            self.retention.drop(study)
         self.listener.hear(telemetry.StudyReleased(study=study))
 
     def _distrusted(self, study: str) -> str:
@@ -677,3 +699,7 @@ class TuneStage:
                 why=command.why,
                 result=result,
             )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -17,6 +17,7 @@ from tunerd.store.provenance import ProvenanceRow
 from tunerd.store.quarantine import QuarantineRow, QuarantineState, nodes_of
 from tunerd.store.recommendations import RecommendationRow
 from tunerd.store.requests import InsertedRequests, RequestRow
+from tunerd.store.retention import PastJob, PrunedHistory
 from tunerd.store.store import Store, Transaction, open_store, open_store_unchecked
 from tunerd.store.studies import StudyGeneration, StudyRow
 from tunerd.store.tuner_state import ContextRow, CorruptCheckpointError, TuneStep, checkpoint_name
@@ -34,7 +35,9 @@ __all__ = [
     "ModelVersion",
     "OperatorCommand",
     "OutboxMessage",
+    "PastJob",
     "ProvenanceRow",
+    "PrunedHistory",
     "QuarantineRow",
     "QuarantineState",
     "RecommendationRow",

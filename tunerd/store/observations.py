@@ -65,8 +65,12 @@ _COLUMNS = (
 quarantine."""
 
 
-_CORRECTS, _RELEASED = 19, 20
-"""Places of the last of them."""
+_CONFIG, _CORRECTS, _RELEASED = 7, 19, 20
+"""Places of some of them."""
+PRUNED = ""
+"""In the place of the configuration of a job that was pruned (:mod:`.retention`)."""
+WHOLE = observations.c.config != PRUNED
+"""Whether a job is still there with all that it said."""
 
 
 def attempt_of(one: Observation) -> str:
@@ -119,30 +123,38 @@ class ObservationReads(StoreReads):
     """Reading history."""
 
     def observations(self, study: str, *, after: int = 0, limit: int = 1000) -> list[Observation]:
-        """The first ``limit`` observations above sequence ``after``, in order."""
+        """The first ``limit`` observations above sequence ``after``, in order; those that were
+        pruned are left out."""
         statement = (
             sa.select(*_COLUMNS)
-            .where(observations.c.study == study, observations.c.sequence > after)
+            .where(observations.c.study == study, observations.c.sequence > after, WHOLE)
             .order_by(observations.c.sequence)
             .limit(limit)
         )
         with self._reading() as connection:
             return self._with_earlier(study, connection.execute(statement).all())
 
-    def observations_at(self, study: str, sequences: Sequence[int]) -> list[Observation]:
-        """The observations with these sequences, in this order, repeated ones repeated.
+    def observations_at(
+        self, study: str, sequences: Sequence[int], *, pruned: bool = False
+    ) -> list[Observation]:
+        """The observations with these sequences, in this order, repeated ones repeated. With
+        ``pruned`` also those that were, without configuration and metrics.
 
         Raises:
-            LookupError: one of them does not exist.
+            LookupError: one of them does not exist, or not any more.
         """
-        jobs = self._found_at(study, sequences)
+        jobs = self._found_at(study, sequences, pruned=pruned)
         if len(jobs) < len(set(sequences)):
             missing = next(sequence for sequence in sorted(sequences) if sequence not in jobs)
             raise LookupError(f"study {study!r} has no observation with sequence {missing}")
         return [jobs[sequence] for sequence in sequences]
 
+    def observations_left(self, study: str, sequences: Iterable[int]) -> list[Observation]:
+        """Those of these observations that are in history and were not pruned, in order."""
+        return [job for _, job in sorted(self._found_at(study, sequences).items())]
+
     def _found_at(
-        self, study: str, sequences: Iterable[int], *, earlier: bool = True
+        self, study: str, sequences: Iterable[int], *, earlier: bool = True, pruned: bool = False
     ) -> dict[int, Observation]:
         """By sequence, those of these observations that exist; ``earlier`` says whether with what
         they take the place of."""
@@ -154,7 +166,7 @@ class ObservationReads(StoreReads):
                     observations.c.study == study,
                     observations.c.sequence.in_(wanted[start : start + _CHUNK]),
                 )
-                rows += connection.execute(statement)
+                rows += connection.execute(statement if pruned else statement.where(WHOLE))
         jobs = self._with_earlier(study, rows) if earlier else map(_observation, rows)
         return {job.sequence: job for job in jobs}
 
@@ -478,6 +490,8 @@ def _fits(number: int) -> bool:
 
 
 def _observation(row: Any) -> Observation:
+    if row[_CONFIG] == PRUNED:
+        row = (*row[:_CONFIG], "{}", *row[_CONFIG + 1 :])
     try:
         return _read(row, object_from_json)
     except (CorruptDataError, ValueError) as error:  # the latter of a status

@@ -1,6 +1,6 @@
 """What was predicted of each job before it was learned, one bounded row per job."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -175,13 +175,13 @@ class PredictionWrites(PredictionReads, StoreWrites):
                 changed = sa.update(predictions).where(*mine)
                 self._connection.execute(changed.values(detail=_encode(outcome).decode()))
 
-    def rename_predictions(self, study: str, keys: Sequence[str]) -> None:
+    def rename_predictions(self, study: str, keys: Mapping[int, str]) -> None:
         """Keep what was thought of jobs under the present keys of their contexts, given those of
-        all jobs in their order. A second for 100,000 jobs."""
+        all jobs by their sequence. A second for 100,000 jobs."""
         table = predictions.c
         mine = table.study == study
         rows = self._connection.execute(sa.select(table.sequence, table.context_key).where(mine))
-        changed = [{"at": n, "key": keys[n - 1]} for n, key in rows if keys[n - 1] != key]
+        changed = [{"at": n, "key": keys[n]} for n, key in rows if keys.get(n, key) != key]
         if changed:
             statement = sa.update(predictions).where(mine, table.sequence == sa.bindparam("at"))
             self._connection.execute(statement.values(context_key=sa.bindparam("key")), changed)

@@ -1,7 +1,7 @@
 """What each recommendation was made from, so that it can be derived again.
 
 History, checkpoints and the steps' rows have most of it. What they do not have is here: small,
-compressed, and only of the latest recommendations.
+compressed, and only of the latest recommendations. Of older ones the message stays for a while.
 """
 
 import zlib
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.json_text import from_json, to_json
-from tunerd.store.tables import derivations
+from tunerd.store.tables import derivations, issued
 
 __all__ = ["ProvenanceReads", "ProvenanceRow", "ProvenanceWrites"]
 
@@ -47,6 +47,13 @@ class ProvenanceReads(StoreReads):
         with self._reading() as connection:
             row = connection.execute(statement).first()
             return None if row is None else _derivation(row)
+
+    def issued(self, recommendation_id: str) -> ProvenanceRow | None:
+        """An older recommendation of any study, with an empty basis; None where it is not kept."""
+        statement = sa.select(issued).where(issued.c.recommendation_id == recommendation_id)
+        with self._reading() as connection:
+            row = connection.execute(statement).first()
+        return None if row is None else _derivation(row)
 
     def said_in(self, study: str, context_key: str, limit: int = 20) -> list[ProvenanceRow]:
         """The latest of one context, newest first; as far back as they are kept."""
@@ -91,8 +98,9 @@ class ProvenanceWrites(ProvenanceReads, StoreWrites):
             .on_conflict_do_update(index_elements=["study", "recommendation_id"], set_=values)
         )
 
-    def prune_derivations(self, study: str, keep: int) -> int:
-        """Drop all but the latest so many of a study; returns how many."""
+    def prune_derivations(self, study: str, keep: int, before: datetime) -> int:
+        """Keep of all but the latest so many of a study only the message, and of those from before
+        a moment not even that; returns of how many the basis was dropped."""
         table = derivations.c
         latest = (
             sa.select(table.recommendation_id)
@@ -100,10 +108,20 @@ class ProvenanceWrites(ProvenanceReads, StoreWrites):
             .order_by(table.said_at.desc(), table.sequence.desc(), table.recommendation_id)
             .limit(keep)
         )
-        statement = sa.delete(derivations).where(
+        older = sa.and_(
             table.study == study, table.recommendation_id.not_in(latest.scalar_subquery())
         )
-        return self._connection.execute(statement).rowcount
+        columns = [column.name for column in issued.columns]
+        rows = sa.select(*(table[name] for name in columns)).where(older)
+        insert = self._database.insert(issued).from_select(columns, rows)
+        self._connection.execute(insert.on_conflict_do_nothing())
+        dropped = self._connection.execute(sa.delete(derivations).where(older)).rowcount
+        outlived = sa.and_(issued.c.study == study, issued.c.said_at < before)
+        self._connection.execute(sa.delete(issued).where(outlived))
+        return dropped
+
+
+_NOTHING = zlib.compress(b"{}")
 
 
 def _packed(value: Mapping[str, Any], what: str) -> bytes:
@@ -111,7 +129,7 @@ def _packed(value: Mapping[str, Any], what: str) -> bytes:
 
 
 def _derivation(row: sa.Row[Any]) -> ProvenanceRow:
-    values = dict(row._mapping)
+    values = {"basis": _NOTHING, **row._mapping}
     for name in ("message", "basis"):
         values[name] = from_json(zlib.decompress(values[name]).decode())
     return ProvenanceRow(**values)

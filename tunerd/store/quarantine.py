@@ -98,15 +98,22 @@ class QuarantineReads(ObservationReads):
         return rows
 
     def _on_node(self, rows: Sequence[QuarantineRow], node: str) -> list[QuarantineRow]:
-        there = {
-            (study, sequence)
-            for study in {row.study for row in rows}
-            for sequence, job in self._found_at(
-                study, [row.sequence for row in rows if row.study == study], earlier=False
-            ).items()
-            if node in nodes_of(job)
-        }
+        jobs = self.quarantined_jobs(rows)
+        there = {place for place, job in jobs.items() if node in nodes_of(job)}
         return [row for row in rows if (row.study, row.sequence) in there]
+
+    def quarantined_jobs(self, rows: Iterable[QuarantineRow]) -> dict[tuple[str, int], Observation]:
+        """The jobs of these rows as history has them, by study and sequence."""
+        by_study: dict[str, list[int]] = {}
+        for row in rows:
+            by_study.setdefault(row.study, []).append(row.sequence)
+        return {
+            (study, sequence): job
+            for study, sequences in by_study.items()
+            for sequence, job in self._found_at(
+                study, sequences, earlier=False, pruned=True
+            ).items()
+        }
 
     def quarantine_counts(self, study: str | None = None) -> dict[str, int]:
         """By study, jobs in quarantine of which nobody has said anything."""

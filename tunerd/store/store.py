@@ -27,6 +27,7 @@ from tunerd.store.provenance import ProvenanceReads, ProvenanceWrites
 from tunerd.store.quarantine import QuarantineReads, QuarantineWrites
 from tunerd.store.recommendations import RecommendationReads, RecommendationWrites
 from tunerd.store.requests import RequestReads, RequestWrites
+from tunerd.store.retention import RetentionReads, RetentionWrites
 from tunerd.store.schema import check_schema, upgrade_schema
 from tunerd.store.signals import SignalReads, SignalWrites
 from tunerd.store.studies import GenerationOutcome, StudyReads, StudyWrites
@@ -52,6 +53,7 @@ class Transaction(
     RequestWrites,
     AttemptWrites,
     SignalWrites,
+    RetentionWrites,
 ):
     """All or nothing. Of no use after its ``with`` block."""
 
@@ -73,6 +75,7 @@ class Store(
     RequestReads,
     AttemptReads,
     SignalReads,
+    RetentionReads,
 ):
     """History, what was learned from it, and what is to be sent. Thread-safe."""
 

@@ -24,6 +24,7 @@ __all__ = [
     "forecast_plans",
     "generations",
     "instances",
+    "issued",
     "leases",
     "metadata",
     "models",
@@ -31,6 +32,7 @@ __all__ = [
     "outbox",
     "positions",
     "predictions",
+    "prunings",
     "quarantine",
     "recommendations",
     "requests",
@@ -151,6 +153,25 @@ observations = sa.Table(
     sa.Column("corrects", sa.BigInteger),
     sa.Column("released", sa.Boolean, server_default=sa.false(), nullable=False),
     sa.UniqueConstraint("source", "event_id"),
+)
+
+_corrected = observations.c.corrects.is_not(None)
+sa.Index(
+    "ix_observations_study_corrects",
+    observations.c.study,
+    observations.c.corrects,
+    sqlite_where=_corrected,
+    postgresql_where=_corrected,
+)
+
+prunings = sa.Table(
+    "prunings",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("jobs", sa.BigInteger, nullable=False),
+    sa.Column("forgotten", sa.BigInteger, nullable=False),
+    sa.Column("last_sequence", sa.BigInteger, nullable=False),
+    sa.Column("pruned_at", UtcDateTime, nullable=False),
 )
 
 quarantine = sa.Table(
@@ -316,6 +337,20 @@ derivations = sa.Table(
 )
 sa.Index("ix_derivations_recommendation_id", derivations.c.recommendation_id)
 sa.Index("ix_derivations_study_said_at", derivations.c.study, derivations.c.said_at)
+
+issued = sa.Table(
+    "issued",
+    metadata,
+    _study(primary_key=True),
+    sa.Column("recommendation_id", sa.Text, primary_key=True),
+    sa.Column("context_key", sa.Text, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("said_at", UtcDateTime, nullable=False),
+    sa.Column("message", sa.LargeBinary, nullable=False),
+)
+sa.Index("ix_issued_recommendation_id", issued.c.recommendation_id)
+sa.Index("ix_issued_study_said_at", issued.c.study, issued.c.said_at)
 
 # Beside `studies`, not in it: ingest rewrites that row with every batch.
 study_states = sa.Table(

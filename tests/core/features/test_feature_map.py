@@ -165,3 +165,12 @@ def test_a_few_configurations_cost_little_however_many_values_a_category_has() -
         return min(took)
 
     assert seconds(10_000) < 10 * seconds(100)
+
+
+def test_what_was_pruned_is_not_remembered() -> None:
+    features = FeatureMap(study())
+    features.quarantined = {3: 0, 4: 9}
+    features.held_back = {4, 5}
+    features.forget([4, 6])
+    again = FeatureMap(study(), features.dump())
+    assert (again.quarantined, again.held_back) == ({3: 0}, {5})

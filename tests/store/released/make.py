@@ -32,6 +32,7 @@ COMMITS = {
     "0004": "fbf2329973a691697bd682171781a5fbc36aef33",
     "0005": "76724374ee47b7d8ce1a117eae9c6c67e306264e",
     "0006": "d22c3dbf85f9e5b898663bdf1163462db074a361",
+    "0007": "9cfd0ac61809a7ac65d03300d78ae21a39454a50",
 }
 """The last commit of each schema; of the newest, the last one when its store was made."""
 RANDOM, FOLLOWED = 48, 12
@@ -79,7 +80,7 @@ def make(schema: str) -> None:
 
 
 def _live(daemon: Daemon, schema: str) -> None:
-    """What it goes through: jobs, followers, a command, half a job, a signal, and a stop."""
+    """What it goes through: jobs, followers, a slip, a command, half a job, a signal, a stop."""
     daemon.start()
     daemon.send(events(RANDOM))
     _until(daemon, LEARNED, RANDOM)
@@ -87,8 +88,12 @@ def _live(daemon: Daemon, schema: str) -> None:
     _until(daemon, SENT)
     newest = {line["key"]: line["value"] for line in daemon.recommended()}
     followers = [_follower(i, list(newest.values())) for i in range(FOLLOWED)]
+    if schema >= "0007":  # one that nobody believes
+        followers[-1] = _follower(FOLLOWED - 1, list(newest.values()), factor=1e6)
     daemon.send(followers)
     _until(daemon, LEARNED, RANDOM + FOLLOWED)
+    if schema >= "0007":
+        _until(daemon, "SELECT count(*) FROM quarantine")
     asked: tuple[str, ...] = ("forbid", "toy", "--set", "y=a")
     if schema == "0001":  # it knows nothing to forbid
         asked = ("campaign", "toy", "--context", "n=8", "--jobs", "2", "--rounds", "1")
@@ -104,12 +109,13 @@ def _live(daemon: Daemon, schema: str) -> None:
     assert daemon.stop()[0] == 0
 
 
-def _follower(number: int, newest: list[dict[str, Any]]) -> bytes:
-    """A job that runs what was recommended."""
+def _follower(number: int, newest: list[dict[str, Any]], factor: float = 1.0) -> bytes:
+    """A job that runs what was recommended, and reports so many times its speed."""
     advice = newest[number % len(newest)]
     candidate = advice["candidates"][number % len(advice["candidates"])]
     event: dict[str, Any] = json.loads(events(1, first=100 + number)[0])
     speed = true_speed(advice["context"], candidate["config"]) * (1 + 0.01 * (number % 3))
+    speed *= factor
     return json.dumps(
         event
         | {"status": "succeeded", "context": advice["context"], "config": candidate["config"]}

@@ -5,7 +5,7 @@ losing history. What an event lacks, or has in an unusable form, is a missing va
 outside the search space pass through, and a category's unknown value gets a code of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -107,6 +107,12 @@ class FeatureMap:
             for sequence, place in sorted(self.quarantined.items())
         ]
         return self._vocabulary.dump() | {HELD_BACK: [*held, *map(str, sorted(self.held_back))]}
+
+    def forget(self, sequences: Iterable[int]) -> None:
+        """Jobs were pruned from history: nobody asks for their rows again, nor releases them."""
+        for sequence in sequences:
+            self.held_back.discard(sequence)
+            self.quarantined.pop(sequence, None)
 
     def take_place(self, job: CorrectedObservation) -> None:
         """Remember what took the place of a job in quarantine first: a release and an end may both

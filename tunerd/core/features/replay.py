@@ -49,11 +49,14 @@ class ReplaySample:
         return self.take(np.argsort(self.finished, kind="stable"))
 
 
-def sequences_at(sequence: int, latest: int = LATEST, sampled: int = SAMPLED) -> IntArray:
-    """Sequences that a replay holds after observation ``sequence``, ascending.
+def sequences_at(sequence: int, latest: int | None = None, sampled: int | None = None) -> IntArray:
+    """Sequences that a replay holds after observation ``sequence``, ascending; of :data:`LATEST`
+    and :data:`SAMPLED` where not said.
 
     Vectorised over all of history, 10 ms per million: for recovery, not for every event.
     """
+    latest = LATEST if latest is None else latest
+    sampled = SAMPLED if sampled is None else sampled
     older = np.arange(1, max(sequence - latest, 0) + 1, dtype=np.int64)
     if len(older) > sampled:
         older = np.sort(older[np.argpartition(_hash(older), sampled)[:sampled]])
@@ -72,8 +75,9 @@ class _ReplayEntry(NamedTuple):
 class ReplayBuffer:
     """The sample of :func:`sequences_at`, kept up to date in memory."""
 
-    def __init__(self, latest: int = LATEST, sampled: int = SAMPLED) -> None:
-        self._latest, self._sampled = latest, sampled
+    def __init__(self, latest: int | None = None, sampled: int | None = None) -> None:
+        self._latest = LATEST if latest is None else latest
+        self._sampled = SAMPLED if sampled is None else sampled
         self._newest: deque[_ReplayEntry] = deque()
         self._older: list[tuple[int, _ReplayEntry]] = []
         """Heap by negative hash: what leaves the sample first is on top."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tunerd.core.arrays import FloatArray
+from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.features.replay import LATEST, ReplayBuffer, ReplaySample, sequences_at
 from tunerd.core.features.rows import FAINT
@@ -39,7 +39,8 @@ __all__ = [
 ]
 
 Fetch = Callable[[Sequence[int]], Sequence[Observation]]
-"""Reads the observations with these sequences from history, in this order."""
+"""Reads the observations with these sequences from history, in this order. Those that were pruned
+may be left out."""
 
 FIRST_FIT = 5
 """Observations with an objective before the first model: what a model tells after five random jobs
@@ -170,10 +171,10 @@ class ModelTrainer:
     """Where the last rebuild was started."""
     _rebuild: _PendingRebuild | None = field(init=False, default=None)
 
-    def gather(self, rows: FeatureRows, finished: FloatArray, sequence: int) -> None:
-        """Keep rows, the last of which is ``sequence``, without learning them. ``finished`` is
-        when their jobs ended, in days."""
-        self._gathered(rows, finished, sequence)
+    def gather(self, rows: FeatureRows, finished: FloatArray, sequences: IntArray) -> None:
+        """Keep rows without learning them; their sequences may have gaps. ``finished`` is when
+        their jobs ended, in days."""
+        self.replay.add(rows, sequences, finished)
 
     def _gathered(self, rows: FeatureRows, finished: FloatArray, sequence: int) -> ReplaySample:
         new = ReplaySample(rows, np.arange(sequence - len(rows) + 1, sequence + 1), finished)
@@ -426,9 +427,10 @@ class ModelTrainer:
     def _refill(self, sequence: int, fetch: Fetch) -> None:
         """Fill the replay as it was at a sequence."""
         sequences = sequences_at(sequence)
-        if len(sequences):
-            observations = fetch(sequences.tolist())
-            self.replay.add(self.features.rows(observations), sequences, days(observations))
+        observations = fetch(sequences.tolist()) if len(sequences) else []
+        if observations:
+            there = np.array([job.sequence for job in observations])
+            self.replay.add(self.features.rows(observations), there, days(observations))
 
 
 def _lasts(fitted_at: int) -> float:
