@@ -10,7 +10,7 @@ from scipy.optimize import check_grad
 
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.estimators import local_gp as local
-from tunerd.core.estimators.local_gp import LocalGP
+from tunerd.core.estimators.local_gp import ContextRuns, Elsewhere, LocalGP, replayed_share
 
 GROUPS: IntArray = np.array([0, 1, 1, 2])
 
@@ -27,8 +27,12 @@ def test_the_gradient_is_that_of_the_posterior() -> None:
     slope, weight = 0.3 * Z[:, 3], np.linspace(0.5, 2.0, 20)
     theta = np.array([0.3, 0.9, 1.4, -0.4, 0.6, -0.2, -3.0])
     off = check_grad(
-        lambda at: local._posterior(at, local._priors(3), [(*parts, y, slope, weight)])[0],
-        lambda at: local._posterior(at, local._priors(3), [(*parts, y, slope, weight)])[1],
+        lambda at: local._posterior(
+            at, local._priors(3), [(*parts, y, slope, weight, np.array(4.0))]
+        )[0],
+        lambda at: local._posterior(
+            at, local._priors(3), [(*parts, y, slope, weight, np.array(4.0))]
+        )[1],
         theta,
     )
     assert off < 1e-4
@@ -56,7 +60,7 @@ def test_without_jobs_it_says_what_other_contexts_say() -> None:
     asked, _ = jobs(5)
     told = np.arange(5.0)
     nothing = np.zeros(0)
-    process = LocalGP.fit(GROUPS, np.zeros((0, 4)), nothing, nothing, nothing, 0.1)
+    process = LocalGP.fit(GROUPS, np.zeros((0, 4)), nothing, nothing, nothing, Elsewhere(0.1))
     mean, variance = process.predict(asked, told)
     np.testing.assert_allclose(mean, told)
     assert (variance > 0).all()
@@ -65,7 +69,7 @@ def test_without_jobs_it_says_what_other_contexts_say() -> None:
 def test_one_job_moves_the_level_of_all() -> None:
     asked, _ = jobs(5)
     told = np.arange(5.0)
-    process = LocalGP.fit(GROUPS, asked[:1], told[:1] - 7.0, np.ones(1), told[:1], 0.1)
+    process = LocalGP.fit(GROUPS, asked[:1], told[:1] - 7.0, np.ones(1), told[:1], Elsewhere(0.1))
     mean, _ = process.predict(asked, told)
     np.testing.assert_allclose(mean, told - 7.0, atol=0.5)
 
@@ -110,7 +114,7 @@ def test_covariance_agrees_with_variance(rough: float) -> None:
     y = y + rough * np.random.default_rng(2).normal(size=25)
     asked, _ = jobs(6, seed=1)
     told = asked[:, 0]
-    process = LocalGP.fit(GROUPS, Z, y, np.ones(25), Z[:, 0], 0.5)
+    process = LocalGP.fit(GROUPS, Z, y, np.ones(25), Z[:, 0], Elsewhere(0.5))
     assert (process.share < 1.0) == (rough > 0.0)
     _, variance = process.predict(asked, told)
     found = np.array([process.covariance(asked, told, i) for i in range(6)])
@@ -137,7 +141,7 @@ def test_wherever_the_choice_looks_there_is_a_posterior(corner: list[float]) -> 
     mean, sd = local._priors(3)
     theta = mean + local.BOUND * sd * np.array(corner)
     parts = local._parts(Z, GROUPS, 3)
-    terms = (*parts, Z[:, 0], np.zeros(120), np.full(120, 10.0))
+    terms = (*parts, Z[:, 0], np.zeros(120), np.full(120, 10.0), np.array(4.0))
     value, gradient = local._posterior(theta, (mean, sd), [terms])
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
@@ -166,7 +170,7 @@ def test_configurations_left_out_are_predicted_from_all_others(parts: int) -> No
     rng = np.random.default_rng(parts)
     Z, weight, told = rng.normal(size=(30, 2)), rng.uniform(0.5, 3.0, 30), rng.normal(size=30)
     score = told + np.sin(Z[:, 0]) + 0.1 * rng.normal(size=30)
-    process = LocalGP.fit(np.arange(2), Z, score, weight, told, 1.0)
+    process = LocalGP.fit(np.arange(2), Z, score, weight, told, Elsewhere(1.0))
     part = np.arange(30) % parts
     K = process.factor @ process.factor.T
     y = (score - told - process.level) / process.unit
@@ -191,7 +195,7 @@ def test_a_few_jobs_do_not_spoil_what_others_say() -> None:
     spoiled: list[float] = []
     for seed in range(20):
         Z, score, told = told_but_for(0.5, 60, seed)
-        process = LocalGP.fit(GROUPS, Z[:10], score[:10], np.ones(10), told[:10], 0.5)
+        process = LocalGP.fit(GROUPS, Z[:10], score[:10], np.ones(10), told[:10], Elsewhere(0.5))
         for found, one in ((off, process), (spoiled, replace(process, share=1.0))):
             found.append(float(np.std(one.predict(Z[10:], told[10:])[0] - told[10:])))
     assert np.mean(off) < 0.15
@@ -200,7 +204,7 @@ def test_a_few_jobs_do_not_spoil_what_others_say() -> None:
 
 def test_what_was_run_itself_is_known_all_the_same() -> None:
     Z, score, told = told_but_for(0.5, 12, 3)
-    process = LocalGP.fit(GROUPS, Z, score, np.ones(12), told, 0.5)
+    process = LocalGP.fit(GROUPS, Z, score, np.ones(12), told, Elsewhere(0.5))
     assert process.share < 0.2
     mean, variance = process.predict(Z, told)
     _, elsewhere = process.predict(Z + 0.5, told)
@@ -211,7 +215,7 @@ def test_what_was_run_itself_is_known_all_the_same() -> None:
 def test_where_others_miss_something_jobs_correct_it() -> None:
     Z, score, told = told_but_for(0.0, 80, 0)
     score = score + 2.0 * Z[:, 3]
-    process = LocalGP.fit(GROUPS, Z[:20], score[:20], np.ones(20), told[:20], 2.0)
+    process = LocalGP.fit(GROUPS, Z[:20], score[:20], np.ones(20), told[:20], Elsewhere(2.0))
     mean, _ = process.predict(Z[20:], told[20:])
     assert process.share > 0.8
     assert np.corrcoef(mean, score[20:])[0, 1] > 0.98
@@ -222,7 +226,7 @@ def test_what_faded_tells_no_level() -> None:
     Z, score, told = told_but_for(0.2, 60, 1)
     score[:50] += 3.0
     weight = np.where(np.arange(60) < 50, 1e-3, 1.0)
-    process = LocalGP.fit(GROUPS, Z, score, weight, told, 0.3)
+    process = LocalGP.fit(GROUPS, Z, score, weight, told, Elsewhere(0.3))
     asked, true, _ = told_but_for(0.2, 40, 2)
     mean, _ = process.predict(asked, np.sin(asked[:, 0]) + asked[:, 1])
     assert abs(float(np.mean(mean - true))) < 0.5
@@ -237,7 +241,7 @@ def test_what_is_usual_elsewhere_is_where_a_context_begins() -> None:
         score = np.sin(2.0 * Z[:, 0] + rng.uniform(0.0, 6.0)) + 0.02 * rng.normal(size=n)
         return local.ContextRuns(Z, score, np.ones(n), np.zeros(n))
 
-    around = local.usual(GROUPS, [context(100 + i, 60) for i in range(6)], 0.7)
+    around = local.usual(GROUPS, [context(100 + i, 60) for i in range(6)], Elsewhere(0.7))
     found = []
     for seed in range(20):
         Z, score, _, _ = context(seed, 60)
@@ -266,7 +270,10 @@ def test_where_contexts_agree_what_they_call_bad_is_surely_bad() -> None:
     def unsure(slopes: list[float]) -> float:
         others = [context(100 + i, False, slope) for i, slope in enumerate(slopes)]
         process = LocalGP.fit(
-            GROUPS, *context(0, True, 1.0), 0.2, around=local.usual(GROUPS, others, 0.2)
+            GROUPS,
+            *context(0, True, 1.0),
+            Elsewhere(0.2),
+            around=local.usual(GROUPS, others, Elsewhere(0.2)),
         )
         _, variance = process.predict(np.zeros((1, 4)), np.array([-3.0]))
         return float(np.sqrt(variance[0]))
@@ -277,3 +284,45 @@ def test_where_contexts_agree_what_they_call_bad_is_surely_bad() -> None:
 
 def test_nothing_is_usual_where_nobody_says_anything() -> None:
     assert local.usual(GROUPS, [], None) == pytest.approx(local._priors(3)[0])
+
+
+def twins(slower: float) -> LocalGP:
+    """Of which five jobs in one corner are all so much slower than others say."""
+    Z, _ = jobs(5)
+    Z, told = 2.0 + 0.05 * Z, np.linspace(1.0, 1.1, 5)
+    elsewhere = Elsewhere(0.3, 0.3, 1.0)
+    return LocalGP.fit(GROUPS, Z, told - slower, np.ones(5), told, elsewhere)
+
+
+def test_a_slow_corner_is_a_corner_where_contexts_seldom_lie_off() -> None:
+    far = np.full((1, 4), -2.0)
+    mean, variance = twins(0.8).predict(far, np.ones(1))
+    assert 1.0 - mean[0] < 0.55  # of .8: the rest is the corner's own
+    assert np.sqrt(variance[0]) > 0.2
+    free = LocalGP.fit(
+        *(GROUPS, np.full((5, 4), 2.0) + 0.05 * jobs(5)[0], np.full(5, 0.2), np.ones(5)),
+        *(np.ones(5), Elsewhere(0.3)),
+    )
+    assert 1.0 - free.predict(far, np.ones(1))[0][0] > 0.75
+
+
+@pytest.mark.parametrize(("wrong", "least", "most"), [(False, 0.0, 0.2), (True, 0.7, 1.0)])
+def test_replays_show_how_far_others_are_believed(wrong: bool, least: float, most: float) -> None:
+    """Where what others say is right there is nothing to add; where it is nonsense, own jobs are
+    all there is."""
+    contexts = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        Z = rng.normal(size=(60, 4))
+        score = Z @ np.array([1.0, -0.8, 0.5, 0.3]) + 0.05 * rng.normal(size=60)
+        told = rng.permutation(score) if wrong else score + 0.05 * rng.normal(size=60)
+        contexts.append(ContextRuns(Z, score, np.ones(60), told))
+    elsewhere = Elsewhere(1.5 if wrong else 0.07, 0.5)
+    theta = local.usual(GROUPS, contexts, elsewhere)
+    assert least <= replayed_share(GROUPS, contexts, elsewhere, theta) <= most
+
+
+def test_contexts_too_small_to_replay_say_nothing() -> None:
+    Z, y = jobs(6)
+    few = ContextRuns(Z, y, np.ones(6), y)
+    assert replayed_share(GROUPS, [few], Elsewhere(0.1, 0.1), local._priors(3)[0]) == 0.0

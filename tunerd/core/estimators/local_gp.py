@@ -2,7 +2,7 @@
 
 One form with and without history::
 
-    score = level + b T(x) + f(x) + noise      level ~ N(·, LEVEL²), b ~ N(1, e^2s), f ~ GP(k)
+    score = level + b T(x) + f(x) + noise      level ~ N(0, apart²), b ~ N(1, e^2s), f ~ GP(k)
     k(x, y) = e^a x·y + e^c matern(|x - y|)    over the configuration, in units of the lengths
 
 ``T`` is what was learned elsewhere, 0 where nothing was. The first part of ``k`` is a straight line
@@ -15,8 +15,11 @@ say what is usual (:func:`usual`). A fit on sixty jobs takes a few milliseconds,
 anew whenever it is needed. Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006:
 algorithm 2.1, equations 4.17, 5.9 and 5.12.
 
-What others say may be so good that a few jobs can only spoil it. So ``b`` and ``f`` count by how
-well they tell each job from the others, beside ``T`` and the level alone (stacking, Wolpert 1992).
+What others say may be so good that a few jobs can only spoil it, or so wrong that only these count.
+So ``b`` and ``f`` count by how well they tell each job from the others, beside ``T`` and the level
+alone (stacking, Wolpert 1992). A few jobs tell that badly: before them it is what replays of other
+contexts showed. How far whole contexts lie off ``T`` is learned from those too: if that is seldom
+far, five slow jobs of one corner say that the corner is slow, and not that everything is.
 """
 
 from collections.abc import Sequence
@@ -31,7 +34,7 @@ from scipy.optimize import minimize
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.estimators.matern import matern, sloped, squares
 
-__all__ = ["ContextRuns", "LocalGP", "usual"]
+__all__ = ["ContextRuns", "Elsewhere", "LocalGP", "replayed_share", "usual"]
 
 LENGTH_PRIOR = (1.3, 0.8)
 """Mean and standard deviation of the logarithm of a length; a parameter has unit variance."""
@@ -50,7 +53,15 @@ LEVEL = 2.0
 CARRIED_JOBS = 4.0
 """Jobs that what ``T`` leaves elsewhere counts as, beside the context's own."""
 TOLD_JOBS = 4.0
-"""Jobs beforehand by which what others say needs no correction but the level's."""
+"""Jobs that what replays of other contexts showed counts as, beside the context's own."""
+REPLAYED = (5, 10)
+"""Jobs after which a replay looks at the others of a context."""
+REPLAYED_MOST, REPLAYED_LEAST = 100, 5
+"""Jobs that it looks at."""
+DOUBTED = 0.5
+"""Replays beforehand by which what others say needs no correction but the level's."""
+WILD = 4.0
+"""Median errors beyond which an error in a replay counts no more."""
 USUAL = 0.5
 """Standard deviations around what is usual in other contexts, in those of the priors."""
 USUAL_ROWS = 60
@@ -78,6 +89,17 @@ class ContextRuns(NamedTuple):
     """(n,) what other contexts say of them, in scores."""
 
 
+class Elsewhere(NamedTuple):
+    """What other contexts tell of how far one goes its own way."""
+
+    left: float
+    """Standard deviation of what ``T`` leaves within a context, in scores."""
+    apart: float | None = None
+    """… of how far whole contexts lie off ``T``, in scores; None where nothing tells it."""
+    share: float = 0.0
+    """What :attr:`LocalGP.share` came to in replays of them."""
+
+
 @dataclass(frozen=True)
 class LocalGP:
     """What is believed of one context. Inside, scores are in units of ``unit``."""
@@ -100,7 +122,11 @@ class LocalGP:
     middle: float
     """Mean of ``told``: the slope turns around it."""
     level: float
-    """Mean of scores less ``told``."""
+    """Of scores less ``told``, by these and by what is known beforehand."""
+    origin: float
+    """What the level is around beforehand …"""
+    level_variance: float
+    """… and how far it may be from that: variance, in squared units."""
     share: float = 1.0
     """Of what is said of configurations beyond ``told`` and the level, where they were not run."""
 
@@ -112,38 +138,48 @@ class LocalGP:
         score: FloatArray,
         weight: FloatArray,
         told: FloatArray | None = None,
-        left: float | None = None,
+        elsewhere: Elsewhere | None = None,
         theta: FloatArray | None = None,
         around: FloatArray | None = None,
     ) -> Self:
         """Learn from (n, C) configurations with ``score`` (n,), noise e^noise / ``weight`` (n,).
 
-        ``told`` (n,) is what other contexts say of them, None for nothing; ``left`` is the standard
-        deviation of what that leaves in other contexts. ``theta`` (G + 4,) is taken where it is
+        ``told`` (n,) is what other contexts say of them, None for nothing, and ``elsewhere`` what
+        those tell of how much that leaves. ``theta`` (G + 4,) is taken where it is
         given, and chosen otherwise: around what is :func:`usual`, if ``around`` says that.
         """
-        n, others = len(score), told is not None
+        n = len(score)
         told = np.zeros(n) if told is None else told
         runs = ContextRuns(Z, score, weight, told)
         middle = float(told.mean()) if n else 0.0
-        level, unit = _scale(runs, left)
-        y = (score - told - level) / unit
+        level, unit = _scale(runs, elsewhere)
+        origin, level_variance = level, LEVEL**2
+        if elsewhere is not None and elsewhere.apart is not None:
+            origin, level_variance = 0.0, (elsewhere.apart / unit) ** 2
+            level *= _kept(level_variance, float(np.minimum(weight, 1.0).sum()))
+        y = (score - told - origin) / unit
         count = int(groups.max(initial=-1)) + 1
         if theta is None:
             mean, sd = _priors(count)
             prior = (mean, sd) if around is None else (around, USUAL * sd)
             # Those tried last: older ones may be of other times.
             some = ContextRuns(*(values[-LEARN_ROWS:] for values in runs))
-            terms = [_terms(some, groups, level, unit)] if n > 2 and count else []
+            known = [some] if n > 2 and count else []
+            terms = [_terms(latest, groups, origin, unit, level_variance) for latest in known]
             theta = _chosen(prior, terms)
-        empty = cls(groups, Z, told, theta, np.zeros((0, 0)), y, unit, middle, level)
+        empty = cls(
+            *(groups, Z, told, theta, np.zeros((0, 0)), y, unit, middle),
+            *(level, origin, level_variance),
+        )
         if not n:
             return empty
         K = _noisy(empty._between(Z, told, Z, told), np.exp(theta[-1]) / weight)
         factor = np.tril(cho_factor(K, lower=True)[0])
         alpha = cho_solve((factor, True), y)
-        process = cls(groups, Z, told, theta, factor, alpha, unit, middle, level)
-        return replace(process, share=process._carried(runs)) if others and n > 1 else process
+        process = replace(empty, factor=factor, alpha=alpha)
+        if elsewhere is None or n < 2:
+            return process
+        return replace(process, share=process._carried(runs, elsewhere))
 
     @property
     def noise(self) -> float:
@@ -160,7 +196,7 @@ class LocalGP:
         for start in range(0, len(Z) if len(self.Z) else 0, CHUNK):
             part = slice(start, start + CHUNK)
             across = self._between(Z[part], told[part], self.Z, self.told)
-            mean[part] = across @ self.alpha
+            mean[part] = across @ self.alpha + (self.origin - self.level) / self.unit
             known = solve_triangular(self.factor, across.T, lower=True, check_finite=False)
             variance[part] -= np.einsum("nm,nm->m", known, known)
             if self.share < 1.0:  # of what was run itself the process is right
@@ -180,19 +216,24 @@ class LocalGP:
         for context_id in np.unique(part):
             there = np.flatnonzero(part == context_id)
             off[there] = np.linalg.solve(inverse[np.ix_(there, there)], self.alpha[there])
-        return np.asarray(self.told + self.level + (y - off) * self.unit, np.float64)
+        return np.asarray(self.told + self.origin + (y - off) * self.unit, np.float64)
 
-    def _carried(self, seen: ContextRuns) -> float:
+    def _carried(self, seen: ContextRuns, elsewhere: Elsewhere) -> float:
         """Share of what the process says of each job, told by the others (equation 5.12), beyond
-        the mean of these, at which squared errors are smallest, drawn to 0 by :data:`TOLD_JOBS`."""
+        the level that these tell, at which squared errors are smallest; drawn to what
+        replays showed by :data:`TOLD_JOBS`."""
         counts = np.minimum(seen.weight, 1.0)
         rest = seen.score - seen.told
-        level = ((counts @ rest) - counts * rest) / (counts.sum() - counts)
+        others = counts.sum() - counts
+        level = ((counts @ rest) - counts * rest) / others
+        if elsewhere.apart is not None:
+            level = level * _kept(self.level_variance, others)
         precision = (dtrtri(self.factor, lower=1)[0] ** 2).sum(axis=0)
         missing = rest - level
         moved = missing - self.unit * self.alpha / precision
         firm = TOLD_JOBS * float(counts @ missing**2) / float(counts.sum())
-        share = float(counts @ (moved * missing)) / max(float(counts @ moved**2) + firm, 1e-300)
+        agreed = float(counts @ (moved * missing)) + firm * elsewhere.share
+        share = agreed / max(float(counts @ moved**2) + firm, 1e-300)
         return min(max(share, 0.0), 1.0)
 
     def covariance(self, Z: FloatArray, told: FloatArray | None, row: int) -> FloatArray:
@@ -216,14 +257,14 @@ class LocalGP:
         k *= amplitude
         k += A @ (straight * B).T
         k += np.outer(t - self.middle, (u - self.middle) * self._slope**2)
-        k += LEVEL**2
+        k += self.level_variance
         return k
 
     def _prior(self, Z: FloatArray, t: FloatArray) -> FloatArray:
         straight, amplitude = np.exp(self.theta[-3:-1])
         k = straight * (self._scaled(Z) ** 2).sum(axis=1) + amplitude
         slope = ((t - self.middle) * self._slope) ** 2
-        return np.asarray(LEVEL**2 + slope + k, np.float64)
+        return np.asarray(self.level_variance + slope + k, np.float64)
 
     def _scaled(self, Z: FloatArray) -> FloatArray:
         return np.asarray(Z * np.exp(-self.theta[self.groups]), np.float64)
@@ -234,32 +275,70 @@ class LocalGP:
         return float(np.exp(self.theta[-4])) / self.unit if len(self.Z) else 0.0
 
 
-def usual(groups: IntArray, contexts: Sequence[ContextRuns], left: float | None) -> FloatArray:
+def usual(
+    groups: IntArray, contexts: Sequence[ContextRuns], elsewhere: Elsewhere | None
+) -> FloatArray:
     """(G + 4,) what several contexts choose together: a prior for the next one (Wang et al.,
-    arXiv 2109.08215). ``left`` as in :meth:`LocalGP.fit`."""
+    arXiv 2109.08215). ``elsewhere`` as in :meth:`LocalGP.fit`."""
     count = int(groups.max(initial=-1)) + 1
     latest = [ContextRuns(*(values[-USUAL_ROWS:] for values in runs)) for runs in contexts if count]
-    return _chosen(_priors(count), [_terms(runs, groups, *_scale(runs, left)) for runs in latest])
+    terms = [_terms(runs, groups, *_scale(runs, elsewhere), LEVEL**2) for runs in latest]
+    return _chosen(_priors(count), terms)
 
 
-def _scale(seen: ContextRuns, left: float | None) -> tuple[float, float]:
+def replayed_share(
+    groups: IntArray,
+    contexts: Sequence[ContextRuns],
+    elsewhere: Elsewhere,
+    theta: FloatArray,
+) -> float:
+    """Share of what processes over the first jobs of several contexts said of their later ones,
+    beyond ``told`` and the level, at which squared errors are smallest, 0 to 1.
+
+    Each context counts the same, whatever its unit. ``theta`` is what they have chosen.
+    """
+    agreed, moved_most = 0.0, DOUBTED
+    for runs in contexts:
+        for first in REPLAYED:
+            if len(runs.score) < first + REPLAYED_LEAST:
+                continue
+            seen = ContextRuns(*(values[:first] for values in runs))
+            later = ContextRuns(*(values[first : first + REPLAYED_MOST] for values in runs))
+            process = replace(LocalGP.fit(groups, *seen, elsewhere, theta), share=1.0)
+            known = later.told + process.level
+            moved = process.predict(later.Z, later.told)[0] - known
+            missing = later.score - known
+            typical = max(float(np.median(np.abs(missing))), 1e-12)
+            missing = np.clip(missing, -WILD * typical, WILD * typical) / typical
+            agreed += float((moved / typical * missing).mean())
+            moved_most += float(((moved / typical) ** 2).mean())
+    return min(max(agreed / moved_most, 0.0), 1.0)
+
+
+def _kept(level_variance: float, jobs: FloatArray | float) -> FloatArray:
+    """Part of the mean of so many jobs that the level is: jobs lie one unit apart."""
+    return np.asarray(level_variance / (level_variance + 1.0 / np.maximum(jobs, 1e-9)), np.float64)
+
+
+def _scale(seen: ContextRuns, elsewhere: Elsewhere | None) -> tuple[float, float]:
     """Level and unit of a process over some jobs. What counts little any more tells no level."""
     n, counts = len(seen.score), np.minimum(seen.weight, 1.0)
     rest = seen.score - seen.told
     level = float(counts @ rest) / float(counts.sum()) if n else 0.0
-    carried = 0.0 if left is None else CARRIED_JOBS
-    total = float(((rest - level) ** 2).sum()) + carried * (left or 0.0) ** 2
+    carried, left = (0.0, 0.0) if elsewhere is None else (CARRIED_JOBS, elsewhere.left)
+    total = float(((rest - level) ** 2).sum()) + carried * left**2
     unit = float(np.sqrt(total / max(n - 1 + carried, 1.0)))
     return level, unit if unit > 1e-9 else 1.0
 
 
 def _terms(
-    seen: ContextRuns, groups: IntArray, level: float, unit: float
+    seen: ContextRuns, groups: IntArray, level: float, unit: float, level_variance: float
 ) -> tuple[FloatArray, ...]:
     """What :func:`_likelihood` takes beside what is chosen."""
     slope = (seen.told - seen.told.mean()) / unit
     y = (seen.score - seen.told - level) / unit
-    return (*_parts(seen.Z, groups, int(groups.max(initial=-1)) + 1), y, slope, seen.weight)
+    parts = _parts(seen.Z, groups, int(groups.max(initial=-1)) + 1)
+    return (*parts, y, slope, seen.weight, np.array(level_variance))
 
 
 def _chosen(
@@ -326,6 +405,7 @@ def _likelihood(
     y: FloatArray,
     slope: FloatArray,
     weight: FloatArray,
+    level_variance: FloatArray,
 ) -> tuple[float, FloatArray]:
     """Negative logarithm of the likelihood but for a constant, and its gradient."""
     n = len(y)
@@ -336,7 +416,7 @@ def _likelihood(
     k, near = sloped(np.tensordot(falls, apart, axes=1))
     k *= amplitude
     line = straight * np.tensordot(falls, products, axes=1)
-    K = _noisy(LEVEL**2 + slopes * np.outer(slope, slope) + line + k, noise)
+    K = _noisy(level_variance + slopes * np.outer(slope, slope) + line + k, noise)
     factor = cho_factor(K, lower=True, check_finite=False)
     alpha = cho_solve(factor, y, check_finite=False)
     value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor[0])).sum())

@@ -20,6 +20,7 @@ import numpy as np
 
 from tunerd.core.arrays import BoolArray, FloatArray, IntArray, jobs_of, places_of, shuffled
 from tunerd.core.estimators.codec import pack, seal, seal_json, unpack, unseal, unseal_json
+from tunerd.core.estimators.local_gp import Elsewhere
 from tunerd.core.estimators.local_history import LocalHistory, familiar
 from tunerd.core.estimators.sharded_state import ShardedState
 from tunerd.core.estimators.stacked_regression import MemberPredictions, pooled
@@ -55,6 +56,8 @@ ALONE = 100
 """… and where there is one context only: what is known of it alone is the process's business."""
 KEPT = 400
 """Predictions of jobs left out that weights stand on, of each kind; of more a random sample."""
+CARRIED_CONTEXTS = 2.0
+"""Contexts that what is believed beforehand of how far they lie apart counts as."""
 UNKNOWN_LEFT = 0.3
 """What other contexts leave to be known of one, before enough was left out to tell, as a part of
 how far the scores of a context lie apart."""
@@ -208,7 +211,8 @@ class CommitteePredictor(Predictor):
             mean[where, -1] = predicted
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
             if own is None or own.jobs == 1:  # it says where that context lies, if anything
-                first = self._unknown if self._own.left is None else self._own.left
+                elsewhere = self._own.elsewhere
+                first = self._unknown if elsewhere is None else elsewhere.left
                 spread[where, -1] = np.maximum(spread[where, -1], first)
         return _CommitteePredictions(mean, spread, weight, doubt, expected, points)
 
@@ -261,9 +265,11 @@ class CommitteePredictor(Predictor):
         own = self._own
         own.carry = self.weights.new.copy()
         if len(far):
-            left = _within_sd(far.score - far.mean @ own.carry, far.keys, far.told)
+            off = far.score - far.mean @ own.carry
+            left = _within_sd(off, far.keys, far.told)
             usual = _within_sd(rows.score, rows.context_key, rows.counts)
-            own.left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
+            left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
+            own.elsewhere = Elsewhere(left, _levels_sd(off, far.keys, far.told, left))
         own.tell(own.jobs)
         own.compare()
         scarce, _, few_points = self._asked_as_known(few, rows, rng)
@@ -379,7 +385,7 @@ class CommitteePredictor(Predictor):
             "whole": list(self._whole.members),
             "keys": [record.keys for record in self.weights.left_out],
             "carry": self._own.carry.tolist(),
-            "left": self._own.left,
+            "elsewhere": self._own.elsewhere,
             "chosen": None if self._own.chosen is None else self._own.chosen.tolist(),
             "typical": self._typical,
             "unknown": self._unknown,
@@ -417,7 +423,7 @@ class CommitteePredictor(Predictor):
                 state["part_of"],
                 load_jobs(blobs),
                 np.array(state["carry"]),
-                state["left"],
+                _elsewhere(state),
             )
             own.chosen = None if state["chosen"] is None else np.array(state["chosen"])
             if len(own.jobs) != live["contexts"]:
@@ -439,6 +445,21 @@ def _within_sd(values: FloatArray, keys: Sequence[str], counts: FloatArray) -> f
     places = places_of(keys).values()
     rest = np.concatenate([values[at] - mean_of(values[at], counts[at]) for at in places])
     return max(quantile(np.abs(rest), 0.68, counts[np.concatenate([*places])]), 1e-6)
+
+
+def _levels_sd(off: FloatArray, keys: Sequence[str], counts: FloatArray, left: float) -> float:
+    """How far whole contexts lie off what was said of them, by errors (n,) of their jobs; before
+    any it is as far as jobs lie within one, for which :data:`CARRIED_CONTEXTS` count."""
+    means = [mean_of(off[at], counts[at]) for at in places_of(keys).values()]
+    total = float(np.square(means).sum()) + CARRIED_CONTEXTS * left**2
+    return float(np.sqrt(total / (len(means) + CARRIED_CONTEXTS)))
+
+
+def _elsewhere(state: Mapping[str, Any]) -> Elsewhere | None:
+    """As it was saved; before version 0.2 it was one number."""
+    if state.get("elsewhere") is not None:
+        return Elsewhere(*state["elsewhere"])
+    return None if state.get("left") is None else Elsewhere(state["left"])
 
 
 def _some(where: IntArray, rows: FeatureRows, rng: np.random.Generator) -> IntArray:

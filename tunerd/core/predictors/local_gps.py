@@ -13,7 +13,7 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.estimators.codec import pack, seal_headed, unpack, unseal_headed
-from tunerd.core.estimators.local_gp import ContextRuns, LocalGP, usual
+from tunerd.core.estimators.local_gp import ContextRuns, Elsewhere, LocalGP, replayed_share, usual
 from tunerd.core.estimators.local_history import LocalHistory
 from tunerd.core.estimators.local_trees import LocalTrees
 from tunerd.core.estimators.sharded_state import ShardedState
@@ -47,7 +47,7 @@ class LocalGPSet:
         part_of: Mapping[str, int],
         jobs: ShardedState[LocalHistory],
         carry: FloatArray,
-        left: float | None,
+        elsewhere: Elsewhere | None,
     ) -> None:
         self._features, self._whole, self.parts = features, whole, tuple(parts)
         self.part_of = dict(part_of)
@@ -57,8 +57,8 @@ class LocalGPSet:
         self.carry = carry
         """(M,) weights of what other contexts say, as they were at the fit: the process around it
         would mistake a change of them for news."""
-        self.left = left
-        """What that leaves within a context, standard deviation; None before it was seen."""
+        self.elsewhere = elsewhere
+        """What that leaves in contexts; None before it was seen."""
         self.chosen: FloatArray | None = None
         """What processes of contexts choose, by several together; None before they were asked."""
         self._ready: OrderedDict[str, LocalGP] = OrderedDict()
@@ -70,7 +70,7 @@ class LocalGPSet:
     @property
     def knows(self) -> bool:
         """Whether other contexts say anything."""
-        return bool(self._whole.members) and self.left is not None
+        return bool(self._whole.members) and self.elsewhere is not None
 
     def told(self, rows: FeatureRows) -> FloatArray:
         """(n,) what other contexts say of rows; NaN where nothing is known elsewhere."""
@@ -97,13 +97,17 @@ class LocalGPSet:
             point.told = value
 
     def compare(self) -> None:
-        """Learn what is usual from the contexts with most jobs, where others say anything."""
-        if not self.knows:
+        """Learn what is usual from the contexts with most jobs, where others say anything, and how
+        much a context's first jobs told of its later ones."""
+        if self.elsewhere is None or not self.knows:
             return
         most = sorted(self.jobs.values(), key=lambda own: -len(own.points))[:COMPARED]
         arrays = [own.arrays(self._width) for own in most if len(own.points) >= LEAST_COMPARED]
         runs = [ContextRuns(self.places(X), *values) for X, *values in arrays]
-        self.chosen = usual(self._features.coordinate_groups, runs, self.left)
+        groups = self._features.coordinate_groups
+        self.chosen = usual(groups, runs, self.elsewhere)
+        share = replayed_share(groups, runs, self.elsewhere, self.chosen)
+        self.elsewhere = self.elsewhere._replace(share=share)
 
     def of(self, key: str) -> LocalGP:
         """The process over a context's own jobs, of which there may be none."""
@@ -129,7 +133,7 @@ class LocalGPSet:
         X, score, weight, expected = own.arrays(self._width)
         groups, Z = self._features.coordinate_groups, self.places(X)
         about = self._about(expected)
-        return LocalGP.fit(groups, Z, score, weight, about, self.left, theta, self.chosen)
+        return LocalGP.fit(groups, Z, score, weight, about, self.elsewhere, theta, self.chosen)
 
     def predict(
         self, process: LocalGP, places: FloatArray, told: FloatArray
