@@ -265,11 +265,11 @@ class CommitteePredictor(Predictor):
         own = self._own
         own.carry = self.weights.new.copy()
         if len(far):
-            off = far.score - far.mean @ own.carry
-            left = _within_sd(off, far.keys, far.told)
+            errors = far.score - far.mean @ own.carry
+            left = _within_sd(errors, far.keys, far.told)
             usual = _within_sd(rows.score, rows.context_key, rows.counts)
             left = left if len(far) >= FEW_ROWS else max(left, UNKNOWN_LEFT * usual)
-            own.elsewhere = Elsewhere(left, _levels_sd(off, far.keys, far.told, left))
+            own.elsewhere = Elsewhere(left, _levels_sd(errors, far.keys, far.told, left))
         own.tell(own.jobs)
         own.compare()
         scarce, _, few_points = self._asked_as_known(few, rows, rng)
