@@ -156,7 +156,7 @@ class LocalGP:
         origin, level_variance = level, LEVEL**2
         if elsewhere is not None and elsewhere.apart is not None:
             origin, level_variance = 0.0, (elsewhere.apart / unit) ** 2
-            level *= _kept(level_variance, float(np.minimum(weight, 1.0).sum()))
+            level *= float(_kept(level_variance, np.minimum(weight, 1.0).sum()))
         y = (score - told - origin) / unit
         count = int(groups.max(initial=-1)) + 1
         if theta is None:
@@ -315,7 +315,7 @@ def replayed_share(
     return min(max(agreed / moved_most, 0.0), 1.0)
 
 
-def _kept(level_variance: float, jobs: FloatArray | float) -> FloatArray:
+def _kept(level_variance: float, jobs: FloatArray) -> FloatArray:
     """Part of the mean of so many jobs that the level is: jobs lie one unit apart."""
     return np.asarray(level_variance / (level_variance + 1.0 / np.maximum(jobs, 1e-9)), np.float64)
 
