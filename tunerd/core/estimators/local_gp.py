@@ -302,12 +302,12 @@ def replayed_share(
         for first in REPLAYED:
             if len(runs.score) < first + REPLAYED_LEAST:
                 continue
-            seen = ContextRuns(*(values[:first] for values in runs))
+            known = ContextRuns(*(values[:first] for values in runs))
             later = ContextRuns(*(values[first : first + REPLAYED_MOST] for values in runs))
-            process = replace(LocalGP.fit(groups, *seen, elsewhere, theta), share=1.0)
-            known = later.told + process.level
-            moved = process.predict(later.Z, later.told)[0] - known
-            missing = later.score - known
+            process = replace(LocalGP.fit(groups, *known, elsewhere, theta), share=1.0)
+            expected = later.told + process.level
+            moved = process.predict(later.Z, later.told)[0] - expected
+            missing = later.score - expected
             typical = max(float(np.median(np.abs(missing))), 1e-12)
             missing = np.clip(missing, -WILD * typical, WILD * typical) / typical
             agreed += float((moved / typical * missing).mean())
