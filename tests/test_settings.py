@@ -135,6 +135,10 @@ def test_a_file_that_is_no_toml(file: Path, content: bytes, said: str) -> None:
         ('[signals.prometheus.queries]\nrps = " "', "prometheus.queries", "PromQL"),
         ("[signals.prometheus.queries]\nrps = 1", "prometheus.queries.rps", "valid string"),
         ("[signals.prometheus]\nstep_s = 1", "signals.prometheus.step_s", "or equal to 5"),
+        (f"[signals.prometheus]\nstep_s = 1{'0' * 400}", "prometheus.step_s", "or equal to 86400"),
+        ("[signals.prometheus]\nstep_s = 3600\nbackfill_days = 0.05", "prometheus", "twice"),
+        ('[signals.prometheus]\npassword_file = "b"', "signals.prometheus", "user is missing"),
+        ('[signals.prometheus]\nuser = ""', "signals.prometheus.user", "at least 1"),
         ('studies = "nowhere"', "nowhere", "folder of studies"),
     ],
 )
@@ -248,7 +252,9 @@ def test_secrets_come_from_files(file: Path) -> None:
 def test_queries_come_from_a_variable_too_and_secrets_of_two_places_are_kept_apart(
     file: Path,
 ) -> None:
-    write(file, '[store]\npassword_file = "a"\n[signals.prometheus]\npassword_file = "b"')
+    write(
+        file, '[store]\npassword_file = "a"\n[signals.prometheus]\nuser = "me"\npassword_file = "b"'
+    )
     for name in "ab":
         write(file.parent / name, name)
     queries = {"TUNERD_SIGNALS__PROMETHEUS__QUERIES": '{"rps": "sum(x)"}'}

@@ -18,7 +18,7 @@ from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import NAME, Tuning, another
 from tunerd import telemetry
 from tunerd.core.features import replay
-from tunerd.core.observation import Observation, Status, Value
+from tunerd.core.observation import Observation, Status, Value, corrected
 from tunerd.core.tuner import Tuner
 from tunerd.errors import FencedOutError
 from tunerd.stages.replay import derive
@@ -241,6 +241,46 @@ def test_age_counts_from_when_a_job_came_in(tuning: Tuning) -> None:
     go_on(tuning, stage, 80, 121)
     assert prune(tuning, limits) > 20
     assert set(range(121, 201)) <= set(whole(tuning.store))
+
+
+def test_a_clock_that_was_behind_once_makes_no_other_job_old(tuning: Tuning) -> None:
+    limits = RetentionLimits(timedelta(days=30), None)
+    stage = tuning.start()
+    go_on(tuning, stage, 120, 1)
+    with tuning.store.transaction() as tx:
+        tx.add_observations(NAME, jobs(1, 121), tuning.time.now() - timedelta(days=2_000))
+    tuning.run(stage)
+    go_on(tuning, stage, 119, 122)
+    prune(tuning, limits)
+    assert set(range(1, 241)) - set(whole(tuning.store)) <= {121}
+
+
+def test_what_corrects_a_job_that_stays_stays_too(tuning: Tuning) -> None:
+    count = 320
+    sample = set(replay.sequences_at(count).tolist())
+    wrong = next(n for n in range(60, 200) if n in sample and n + 1 not in sample and n % 20)
+    stage = tuning.start()
+    go_on(tuning, stage, wrong - 1, 1)
+    odd = {"x": 2, "y": "a", "z": False}
+    tuning.add([job(wrong, {"n": 8}, odd, speed=9.0)])
+    (stored,) = tuning.store.observations_at(NAME, [wrong])
+    right = structs.replace(job(wrong + 1, {"n": 8}, odd, speed=3.0), finished_at=tuning.time.now())
+    tuning.add([corrected(right, stored)])
+    tuning.run(stage)
+    go_on(tuning, stage, count - wrong - 1, wrong + 2)
+    assert prune(tuning) > 50
+    assert {wrong, wrong + 1} <= set(whole(tuning.store))
+
+
+def test_imported_jobs_are_known_as_duplicates_for_ever(tuning: Tuning) -> None:
+    old = [structs.replace(one, history=True) for one in jobs(200)]
+    tuning.add(old)
+    tuning.run(tuning.start())
+    assert prune(tuning) > 50
+    tuning.time.pass_(days=1_000)
+    prune(tuning)
+    with tuning.store.transaction() as tx:
+        assert not tx.add_observations(NAME, old, tuning.time.now()).fresh
 
 
 def test_what_was_said_is_derived_as_far_as_history_goes(tuning: Tuning) -> None:

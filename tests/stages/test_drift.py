@@ -14,6 +14,7 @@ from tunerd import telemetry
 from tunerd.core.drift import Drift
 from tunerd.events.drift import DriftEvent
 from tunerd.metrics import MetricsExporter
+from tunerd.stages.drift_events import follow_shift
 
 
 @pytest.fixture
@@ -95,3 +96,19 @@ def test_a_new_generation_ends_what_it_does_not_watch_any_more(tuning: Tuning) -
     assert over.drift_id == began.drift_id
     assert over.message.endswith("over. What is usual is learned anew.")
     assert over.noticed.sequence == CHANGE + 40
+
+
+def test_a_shift_that_a_new_forecaster_tells_again_is_over_once() -> None:
+    """It tells the same shift some hours later: that is no news, and no reason to begin anew."""
+    kept, phase = follow_shift(None, 1_000.0, True, 1_000.0)
+    assert phase == "began"
+    again_s = 1_000.0 + 3 * 3600.0
+    phases = []
+    for step in range(900):
+        now_s = again_s + 300.0 * step
+        kept, phase = follow_shift(kept, again_s, True, now_s)
+        if phase is not None:
+            phases.append(phase)
+        if phase == "over":
+            kept = None
+    assert phases == ["over"]

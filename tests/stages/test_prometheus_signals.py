@@ -239,6 +239,38 @@ def test_a_crash_within_a_large_answer_leaves_no_hole(
     assert rig.count() == 200 * (86_400 // STEP_S - kept)
 
 
+@pytest.mark.parametrize("lag", [timedelta(0), timedelta(minutes=40)])
+def test_a_clock_that_was_ahead_and_a_server_that_lags_lose_nothing(
+    store: Store,
+    time: Time,
+    answers: Callable[[Callable[..., object]], None],
+    lag: timedelta,
+) -> None:
+    real = [time.now()]
+
+    def ask(_: str, start_s: float, end_s: float) -> list[PrometheusSeries]:
+        until_s = min(end_s, (real[0] - lag).timestamp())
+        times = [start_s + n * STEP_S for n in range(MOST_STEPS)]
+        return [PrometheusSeries({}, [(at, 1.0) for at in times if at <= until_s])]
+
+    answers(ask)
+    rig = Rig(store, time, "http://127.0.0.1:9")
+    stage = rig.stage(backfill_days=1.0)
+    drive(stage)
+    if not lag:
+        time.pass_(days=3)
+        drive(stage)
+        stage.now = lambda: real[0]
+    begin = real[0]
+    for _ in range(20):
+        real[0] += timedelta(seconds=STEP_S)
+        if lag:
+            time.pass_(seconds=STEP_S)
+        drive(stage)
+    points = store.signal_points("rps", begin - lag)
+    assert len(points) >= 20 - 2
+
+
 def test_of_two_instances_one_asks_and_the_other_takes_over(
     store: Store, time: Time, answers: Callable[[Callable[..., object]], None]
 ) -> None:

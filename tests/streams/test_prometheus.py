@@ -196,6 +196,8 @@ def test_an_endless_answer_is_given_up(
         ("http://127.0.0.1:9", "cannot be reached: "),
         (f"http://{'a' * 70}.example", "cannot be reached"),
         ("http://a..b", "cannot be reached"),
+        ("http://[fe80::abcd]", "cannot be reached"),
+        ("https://[::1]", "cannot be reached"),
     ],
 )
 def test_who_is_not_there_is_told(tmp_path: Path, url: str, why: str) -> None:

@@ -1,6 +1,7 @@
 """``tunerd store export`` and ``load`` move studies between stores, ``migrate`` prepares one, and
 ``prune`` lets old jobs leave history."""
 
+import math
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -170,6 +171,8 @@ def _limits(
 
     limits = RetentionLimits.of(settings.retention, settings.ingest, settings.tune)
     if max_age_days is not None:
+        if not math.isfinite(max_age_days):
+            raise click.UsageError("--max-age-days has to be a number of days")
         limits = replace(limits, max_age=timedelta(days=max_age_days))
     if max_jobs is not None:
         limits = replace(limits, max_jobs=max_jobs)

@@ -309,7 +309,7 @@ class PrometheusSettings(SettingsSection):
     queries: Annotated[dict[str, str], AfterValidator(_signal_queries)] = {}
     """An expression in PromQL for each name of a signal, such as
     ``rps = "sum by (service) (rate(http_requests_total[5m]))"``. Its labels are the signal's."""
-    step_s: Annotated[Count, Field(ge=5)] = 60
+    step_s: Annotated[Count, Field(ge=5, le=86_400)] = 60
     """Seconds between two points of a signal, and between two questions."""
     backfill_days: Days = 14.0
     """So far back is asked for what is not known yet: at the first start, and after an outage."""
@@ -317,7 +317,7 @@ class PrometheusSettings(SettingsSection):
     """An answer that takes longer is given up."""
     ca_file: Path | None = None
     """PEM file of the authorities that sign its certificate; else the system's."""
-    user: str | None = None
+    user: Annotated[str, Field(min_length=1)] | None = None
     """User name, where it asks for one; goes with ``password_file``."""
     password_file: Path | None = None
     """File that holds that user's password; read again for every question."""
@@ -333,6 +333,10 @@ class PrometheusSettings(SettingsSection):
             raise ValueError("url is missing: there are queries")
         if self.user is not None and self.token_file is not None:
             raise ValueError("user and token_file: only one of them can be sent")
+        if self.user is None and self.password_file is not None:
+            raise ValueError("user is missing: there is a password_file")
+        if self.backfill_days * 86_400 < 2 * self.step_s:
+            raise ValueError("backfill_days is less than twice step_s")
         return self
 
     @property

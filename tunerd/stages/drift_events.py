@@ -72,7 +72,7 @@ def follow_shift(
     if now_s - shifted_s < SHIFT_S and (kept is None or shifted_s > kept["noticed_s"] + AGAIN_S):
         began_s = kept["began_s"] if kept else shifted_s
         return {"began_s": began_s, "noticed_s": shifted_s, "up": up}, "grew" if kept else "began"
-    if kept is not None and now_s - kept["noticed_s"] >= SHIFT_S:
+    if kept is not None and now_s - max(kept["noticed_s"], shifted_s) >= SHIFT_S:
         return dict(kept), "over"
     return None if kept is None else dict(kept), None
 

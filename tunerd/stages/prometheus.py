@@ -49,7 +49,9 @@ class PrometheusStage:
     now: Callable[[], datetime]
     name: str = "prometheus"
     _until: dict[str, float] = field(default_factory=dict)
-    """Up to when each query was answered, in seconds since 1970."""
+    """Up to when there are values of each query, in seconds since 1970 …"""
+    _asked: dict[str, float] = field(default_factory=dict)
+    """… and up to when it was asked. What answers may lag behind, without the latest of them."""
     _failed_at: dict[str, datetime] = field(default_factory=dict)
     _problems: dict[str, str] = field(default_factory=dict)
 
@@ -65,7 +67,9 @@ class PrometheusStage:
             failed_at = self._failed_at.get(name)
             if failed_at is not None and (now - failed_at).total_seconds() < AGAIN_S:
                 continue
-            if self._until.get(name, 0.0) >= end_s:
+            if self._asked.get(name, 0.0) > end_s:  # the clock was ahead
+                del self._asked[name], self._until[name]
+            if self._asked.get(name, 0.0) >= end_s:
                 continue
             if self.store.take_lease(LEASE, self.owner, LEASE_S) is None:
                 self._leave_it(now)
@@ -84,6 +88,7 @@ class PrometheusStage:
     def _leave_it(self, now: datetime) -> None:
         """Another instance asks, and says what is wrong."""
         self._until.clear()
+        self._asked.clear()
         self._failed_at = dict.fromkeys(self.settings.queries, now)
         for name in list(self._problems):
             self._tell(name, "")
@@ -111,7 +116,10 @@ class PrometheusStage:
         fresh, without_room = self._save(points, now)
         if without_room:
             refused.append(too_many_signals())
-        self._until[name] = stop_s
+        latest = max((at.timestamp() for _, at, _ in points), default=0.0)
+        behind = stop_s < end_s  # of older times nothing more is coming
+        self._until[name] = stop_s if behind else max(self._until[name], latest)
+        self._asked[name] = stop_s
         self._failed_at.pop(name, None)
         self.listener.hear(telemetry.PrometheusAsked(points=fresh))
         self._tell(name, refused[0].reason if refused else "")

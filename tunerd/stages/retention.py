@@ -9,7 +9,8 @@ checkpoint, would read:
   checkpoint and before a rebuild that is under way. A job that has left it never comes back;
 - the runs that each context's evidence has one by one, the last job of each configuration, and the
   failures that came between these: what is left fails as often as what was there;
-- jobs in quarantine, and jobs that a whole one takes the place of.
+- jobs in quarantine, jobs that a whole one takes the place of, and what takes the place of one that
+  stays.
 
 So a tuner goes on and starts again with the same model and the same advice as without retention.
 """
@@ -26,7 +27,7 @@ import msgspec
 from tunerd.core.decisions.context_state import UNREADABLE
 from tunerd.core.evidence.config_stats import LATEST
 from tunerd.core.features import replay
-from tunerd.core.observation import FeasibilityLabel, Observation
+from tunerd.core.observation import CorrectedObservation, FeasibilityLabel, Observation
 from tunerd.core.study import Study
 from tunerd.errors import CorruptDataError
 from tunerd.settings.model import IngestSettings, RetentionSettings, TuneSettings
@@ -65,10 +66,11 @@ class RetentionLimits:
     def of(
         cls, retention: RetentionSettings, ingest: IngestSettings, tune: TuneSettings
     ) -> "RetentionLimits":
-        """Those of an installation. Ids are kept for as long as ingest would take a duplicate, and
-        users for as long as the ledger asks for them."""
+        """Those of an installation. Ids are kept for as long as ingest would take a duplicate (of
+        old jobs that were imported for ever), and users for as long as the ledger asks for them."""
         days = retention.max_age_days
-        kept = max(IDS_KEPT_DAYS, ingest.max_age_days + 1.0, tune.keep_predictions_days + 1.0)
+        taken = ingest.max_age_days + ingest.max_future_hours / 24.0
+        kept = max(IDS_KEPT_DAYS, taken + 1.0, tune.keep_predictions_days + 1.0)
         return cls(
             None if days is None else timedelta(days=days),
             retention.max_jobs,
@@ -132,6 +134,8 @@ class RetentionPass:
     limits: RetentionLimits
     at: int = 0
     """The job that is looked at next; 0 at the end."""
+    beyond: int = 0
+    """Sequence of the last job that there are too many of."""
     sample: frozenset[int] = frozenset()
     """Sequences that models are fitted on."""
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -147,14 +151,14 @@ class RetentionPass:
         row, restart = store.study(study.name), _restarts_from(store, study)
         if row is None or restart is None:
             return cls(store, study, limits)
-        last = 0
+        last = beyond = 0
         if limits.max_age is not None:
             last = store.received_until(study.name, now - limits.max_age)
         if limits.max_jobs is not None:
-            last = max(last, row.last_sequence - limits.max_jobs)
-        last = max(0, min(last, restart - replay.LATEST))
+            beyond = row.last_sequence - limits.max_jobs
+        last = max(0, min(max(last, beyond), restart - replay.LATEST))
         sample = replay.sequences_at(restart).tolist() if last else []
-        return cls(store, study, limits, last, frozenset(sample))
+        return cls(store, study, limits, last, beyond, frozenset(sample))
 
     def step(self, now: datetime, epoch: int | None = None) -> PruneResult:
         """Prune among the next :data:`SPAN` sequences, :data:`BATCH` jobs at most, in one
@@ -191,10 +195,16 @@ class RetentionPass:
         first = max(1, self.at - SPAN + 1)
         jobs = self.store.past_jobs(name, first, self.at, before, BATCH)
         self.at = (jobs[-1].sequence if len(jobs) == BATCH else first) - 1
-        over = self._over(jobs)
+        over = self._over([job for job in jobs if self._is_old(job, now)])
         old = [job.sequence for job in jobs if not job.whole]
         size = sum(job.bytes for job in over)
         return PruneResult([job.sequence for job in over], size, len(old)), old
+
+    def _is_old(self, job: PastJob, now: datetime) -> bool:
+        """Whether a job's own time is over: one clock that was wrong makes no others old."""
+        if job.sequence <= self.beyond or self.limits.max_age is None:
+            return True
+        return job.received_at < now - self.limits.max_age
 
     def _over(self, jobs: Sequence[PastJob]) -> list[PastJob]:
         """Those of these jobs that are not needed whole."""
@@ -210,6 +220,12 @@ class RetentionPass:
             for trial in state.evidence.trials.values():
                 needed.add(trial.last_sequence)
                 needed.update(run[2] for run in trial.latest)
+        stays = self.sample | needed
+        needed.update(
+            job.sequence
+            for job in rest
+            if isinstance(job, CorrectedObservation) and job.earlier.sequence in stays
+        )
         for job in reversed(rest):
             if job.sequence not in needed and self._is_failure(job, known):
                 needed.add(job.sequence)

@@ -326,7 +326,8 @@ class TuneStage:
         if row.last_sequence <= books.tuner.sequence:
             return []
         known = books.tuner.sequence
-        jobs = self.store.observations(row.name, after=known, limit=LEARN_MOST)
+        # Nothing that was not learned can have been pruned: a row that looks so is damaged.
+        jobs = self.store.observations(row.name, after=known, limit=LEARN_MOST, pruned=True)
         if jobs and jobs[0].history:
             return jobs[: max(HISTORY_LEAST, known // HISTORY_SHARE)]
         return jobs

@@ -122,15 +122,18 @@ class InsertedObservations:
 class ObservationReads(StoreReads):
     """Reading history."""
 
-    def observations(self, study: str, *, after: int = 0, limit: int = 1000) -> list[Observation]:
+    def observations(
+        self, study: str, *, after: int = 0, limit: int = 1000, pruned: bool = False
+    ) -> list[Observation]:
         """The first ``limit`` observations above sequence ``after``, in order; those that were
-        pruned are left out."""
+        pruned are left out, unless ``pruned``."""
         statement = (
             sa.select(*_COLUMNS)
-            .where(observations.c.study == study, observations.c.sequence > after, WHOLE)
+            .where(observations.c.study == study, observations.c.sequence > after)
             .order_by(observations.c.sequence)
             .limit(limit)
         )
+        statement = statement if pruned else statement.where(WHOLE)
         with self._reading() as connection:
             return self._with_earlier(study, connection.execute(statement).all())
 

@@ -44,6 +44,7 @@ class PastJob:
 
     sequence: int
     whole: bool
+    received_at: datetime
     bytes: int
     """Of what pruning it would drop."""
 
@@ -86,19 +87,19 @@ class RetentionReads(StoreReads):
         self, study: str, first: int, last: int, before: datetime, limit: int
     ) -> list[PastJob]:
         """Jobs between two sequences, the latest first: whole ones, and pruned ones that came in
-        before a moment."""
+        before a moment and were not imported as history, which may be imported again at any age."""
         length = sa.func.length
         size = length(_c.config) + length(_c.metrics) + length(_c.extra)
         statement = (
-            sa.select(_c.sequence, WHOLE, size)
+            sa.select(_c.sequence, WHOLE, _c.received_at, size)
             .where(_c.study == study, _c.sequence.between(first, last))
-            .where(sa.or_(WHOLE, _c.received_at < before))
+            .where(sa.or_(WHOLE, sa.and_(_c.received_at < before, sa.not_(_c.history))))
             .order_by(_c.sequence.desc())
             .limit(limit)
         )
         with self._reading() as connection:
             rows = connection.execute(statement).all()
-        return [PastJob(row[0], bool(row[1]), int(row[2])) for row in rows]
+        return [PastJob(row[0], bool(row[1]), row[2], int(row[3])) for row in rows]
 
     def wanted_jobs(self, study: str, sequences: Sequence[int]) -> set[int]:
         """Those of these jobs that wait in quarantine, or that another whole job takes the place

@@ -122,16 +122,17 @@ class PrometheusClient:
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         url = urlsplit(self.settings.url)
-        host = url.hostname or ""
+        # Without a port the library would look for one in the last part of an IPv6 address.
+        host, port = url.hostname or "", url.port or (80 if url.scheme == "http" else 443)
         if url.scheme == "http":
-            return http.client.HTTPConnection(host, url.port, timeout=timeout_s)
+            return http.client.HTTPConnection(host, port, timeout=timeout_s)
         file = self.settings.ca_file
         try:
             context = ssl.create_default_context(cafile=None if file is None else str(file))
         except OSError as error:
             why = f"signals.prometheus.ca_file {file}: {error.strerror or error}"
             raise StreamUnavailableError(why) from error
-        return http.client.HTTPSConnection(host, url.port, timeout=timeout_s, context=context)
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
 
     def _login(self) -> tuple[dict[str, str], tuple[str, ...]]:
         """The header that says who asks, and what in it must not be shown."""

@@ -741,7 +741,7 @@ def test_ids_of_what_was_run_and_ids_of_rows(
     assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] == role
 
 
-@pytest.mark.parametrize("name", ["iter", "iteration", "sample", "run_no", "idx", "repeat #", "n"])
+@pytest.mark.parametrize("name", ["iter", "iteration", "sample", "run_no", "idx", "repeat #"])
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_number_of_a_repeat_is_nothing(name: str, first: int, tmp_path: Path) -> None:
     rng = random.Random(1)
@@ -775,6 +775,12 @@ def test_a_full_grid_of_what_matters_is_no_number_of_repeats(tmp_path: Path) -> 
         ("tokens/sec/gpu", "maximize", "tokens/s/GPU"),
         ("s/it", "minimize", "s/iteration"),
         ("cost/token", "minimize", None),
+        ("eval/loss", "minimize", None),
+        ("epoch/loss", "minimize", None),
+        ("eval/samples_per_second", "maximize", "samples/s"),
+        ("user/latency", "minimize", None),
+        ("kernel/time/ms", "minimize", "ms"),
+        ("GFLOPS/node", "maximize", "GFLOP/s/node"),
     ],
 )
 def test_a_slash_divides_a_path_or_two_quantities(name: str, goal: str, unit: str | None) -> None:
@@ -790,6 +796,8 @@ def test_a_slash_divides_a_path_or_two_quantities(name: str, goal: str, unit: st
         ("unit", "us", "minimize"),
         ("direction", "min", "minimize"),
         ("spec.goal", "MAXIMIZE", "maximize"),
+        ("spec.objective.type", "minimize", "minimize"),
+        ("score_unit", "ms", "minimize"),
     ],
 )
 def test_a_column_may_say_which_way_is_better(
@@ -799,6 +807,35 @@ def test_a_column_may_say_which_way_is_better(
     guesses = guessed(rows, tmp_path / "jobs.csv")
     assert (guesses.objective.column.name, guesses.goal) == ("score", goal)
     assert guesses.goal_sure > 0.5
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("budget_unit", "minutes"), ("elapsed_time_unit", "s"), ("scan_direction", "min to max")],
+)
+def test_what_is_said_of_something_else_says_nothing(
+    column: str, value: str, tmp_path: Path
+) -> None:
+    rows = [{"threads": 1 + n % 4, "score": 1.37 * n + 9.51, column: value} for n in range(40)]
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert (guesses.objective.column.name, guesses.goal_sure) == ("score", 0.2)
+
+
+def test_settings_loads_and_secrets_are_what_they_are(tmp_path: Path) -> None:
+    rows = [
+        {
+            "spot": ("yes", "no")[n % 2],
+            "users": (10, 100)[n // 2 % 2],
+            "tp": 1 << n // 4 % 4,
+            "env.DB_PASSWORD": ("a1", "b2")[n // 3 % 2],
+            "tok_s": 9.51 + 1.37 * n,
+        }
+        for n in range(48)
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found["spot"] in ("parameter", "context")
+    assert found["users"] == "context"
+    assert found["env.DB_PASSWORD"] == "ignored"  # noqa: S105 - a role
 
 
 def test_a_status_that_never_changes_gives_way_to_one_that_does(tmp_path: Path) -> None:

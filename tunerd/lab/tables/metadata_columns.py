@@ -9,6 +9,7 @@ from tunerd.core.study.mapping import JobStatus
 from tunerd.events.job import JOB_SCHEMA
 from tunerd.events.times import read_time
 from tunerd.lab.tables.column_names import ColumnName
+from tunerd.lab.tables.exports.command_lines import is_secret
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.roles import ColumnGuess, Role
 from tunerd.lab.tables.values import gist, status_in
@@ -145,6 +146,10 @@ def _meanings(column: ColumnProfile) -> int:
     return len({meaning(text) or gist(text) for text in texts})
 
 
+_ANY_SWITCH = {"yes", "no", "y", "n", "true", "false", "on", "off", "good", "bad"}
+"""Words that say how a job ended only where a name says so."""
+
+
 def _status_weight(column: ColumnProfile, name: ColumnName) -> float:
     """How much a column looks like the status; 0 when it does not."""
     if column.kind == "bool":
@@ -164,6 +169,8 @@ def _status_weight(column: ColumnProfile, name: ColumnName) -> float:
     share = sum(count for status, count in understood if status in clear) / max(1, column.present)
     if name.weight("status") >= 5:
         return name.weight("status") + share if share > 0.3 or _meanings(column) <= 12 else 0.0
+    if {str(value).lower() for value in column.counts} <= _ANY_SWITCH:
+        return 0.0
     good = any(status == "succeeded" for status, _ in understood)
     return 3.0 + share if share > 0.9 and good and others < 2 and column.distinct > 1 else 0.0
 
@@ -240,6 +247,10 @@ def _why_no_part(
         return "ignored", "has no values"
     if _numbers_the_rows(column, name, profile):
         return "ignored", "numbers the rows"
+    if column.kind in ("category", "text") and is_secret(column.name):
+        return "ignored", "its name is a secret's, and no study file should hold its values"
+    if column.numeric and set(name.words) & USERS and "id" not in name.words:
+        return None  # how many there were
     if column.kind == "float" or (column.kind == "bool" and weight < 5):
         return None
     if column.kind in ("category", "text") and (what := _of_machines(column, name)):

@@ -210,7 +210,9 @@ def refuse_second_best(
             raise MisconfiguredError([ValidationProblem("table", message)])
 
 
-_ODD = re.compile(r"[+-]?[$€£]?\s?\d[\d\s.,:'’_-]*[^\d\s]{0,12}")
+_ODD = re.compile(
+    r"[+-]?[$€£]?\s?\d[\d\s.,:'’_-]*[^\d\s]{0,12}(?:\s*(?:±|\+/-|\+-)\s*[\d.,]+\s*[^\d\s]{0,12})?"
+)
 """A number as people and spreadsheets write it: 14,108.9, 12.5 tok/s, 00:12:02."""
 
 
@@ -269,7 +271,7 @@ def goal_of(
     name = objective.name
     if name.goal is not None and name.goal_sure >= 0.5:
         return name.goal, name.goal_sure, name.goal_why
-    if (stated := _stated(columns)) is not None:
+    if (stated := _stated(columns, name.words)) is not None:
         return stated
     if name.goal is not None:
         return name.goal, name.goal_sure, f"its name can be read both ways: {name.goal_why}"
@@ -289,25 +291,29 @@ def goal_of(
 
 
 _BETTER: Mapping[str, Goal] = {
-    **dict.fromkeys(("min", "minimize", "minimise", "lower", "smaller", "less"), "minimize"),
-    **dict.fromkeys(("max", "maximize", "maximise", "higher", "larger", "more"), "maximize"),
+    **dict.fromkeys(("min", "minimize", "minimise", "lower", "smaller", "less", "lib"), "minimize"),
+    **dict.fromkeys(("max", "maximize", "maximise", "higher", "larger", "more", "hib"), "maximize"),
+    **dict.fromkeys(("lower is better", "smaller is better"), "minimize"),
+    **dict.fromkeys(("higher is better", "larger is better"), "maximize"),
 }
 
 
-def _stated(columns: Sequence[ColumnGuess]) -> tuple[Goal, float, str] | None:
+def _stated(
+    columns: Sequence[ColumnGuess], objective: Sequence[str]
+) -> tuple[Goal, float, str] | None:
     """Which way better is, where a column says it of every row: a direction, a goal, a unit.
 
     ``None`` where none does, or two disagree.
     """
     by_goal: dict[Goal, tuple[Goal, float, str]] = {}
     for guess in columns:
-        last = "".join(guess.name.words[-1:])
         if guess.column.distinct != 1 or not isinstance(guess.column.values[0], str):
             continue
-        value = guess.column.values[0]
-        first = re.split(r"[^a-z]+", value.lower().strip())[0]
-        goal = _BETTER.get(first) if last in ("direction", "goal", "objective") else None
-        if last == "unit":
+        value, (*before, last) = guess.column.values[0], guess.name.words or ("",)
+        of_kind = last == "type" and before[-1:] in (["objective"], ["metric"])
+        stands = last in ("direction", "goal", "objective", "proportion") or of_kind
+        goal = _BETTER.get(value.lower().strip()) if stands else None
+        if last == "unit" and {*before} <= {"score", "metric", "objective", "result", *objective}:
             rate = rate_of(f"score ({value})" if "/" not in value else value)
             goal = rate.goal if rate is not None and rate.sure >= 0.5 else None
         if goal is not None:

@@ -177,11 +177,18 @@ _SLASHED = re.compile(
 def plain_unit(name: str) -> str:
     """``latency/ms`` as ``latency (ms)``, as physicists write units; what is a rate as it is."""
     match = _SLASHED.fullmatch(name.strip())
-    if match is None or "/" in match["head"]:
+    if match is None:
         return name
     head = _tokens(match["head"])
     last = head[-1] if head else ""
-    if last in _BYTES or last in _WORK or last in _SHORTENED or last in _PREFIXES or not last:
+    if (
+        head == ["t"]
+        or last in _BYTES
+        or last in _WORK
+        or last in _SHORTENED
+        or last in _PREFIXES
+        or not last
+    ):
         return name
     if match["unit"] in ("s", "sec", "min", "h", "hour", "hours") and last not in _TAKES:
         return name
@@ -200,17 +207,22 @@ def slashes_read(name: str) -> str:
 
 
 def _is_ratio(head: list[str], tail: list[str]) -> bool:
-    """Whether what stands before a slash is counted, or what stands behind it counts."""
-    if not head or not tail or head[0] in _COUNTED or head[0] in _COSTS:
+    """Whether a slash divides: what stands behind it is counted, and no quantity of its own, such
+    as ``samples_per_s`` behind ``eval``."""
+    if not head or not tail:
         return True
-    if len(tail) > 1 and tail[0] not in _TIMES:
+    if tail[0] not in _COUNTED and tail[0] not in _HARDWARE and tail[0] not in _SPENT:
         return False
-    return tail[0] in _COUNTED or tail[0] in _HARDWARE or tail[0] in _SPENT
+    if len(tail) == 1 or tail[0] in _TIMES:
+        return True
+    counted = head[0] in _COUNTED or head[0] in _COSTS
+    own = tail[0] not in _HARDWARE and not {*_TIMES, "per", "ratio"}.isdisjoint(tail[1:])
+    return counted and not own
 
 
 def _tokens(name: str) -> list[str]:
     """Words in lower case, as they are spelled, plurals kept; "/" is "per" where it is no path."""
-    text = name.replace("µ", "u").replace("μ", "u")
+    text = name.replace("µ", "u").replace("μ", "u").replace("FLOPS", "FLOPs")
     text = slashes_read(text) if "/" in text else text
     text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
     text = re.sub(r"([KMGTP])([Bb]yte|[Bb]it|B|FLOP|[Ff]lop)", r" \1\2", text)
@@ -242,7 +254,11 @@ def _with_per(tokens: list[str]) -> RateMeaning | None:
     if not _COSTS.isdisjoint(head):
         return RateMeaning("minimize", SURE, None, f"{head[-1]} for each {tail[0]}")
     if head[-1] in _TIMES and seconds:
+        if head[-2:-1] and head[-2] in _HARDWARE:
+            return RateMeaning("minimize", SURE, None, f"{head[-2]} time that is spent")
         return _simulated(head[-1], seconds[-1])
+    if head == ["t"] and tail == ["s"]:  # as llama.cpp writes tokens
+        return _speed(["tok"], "s", [], LIKELY)
     if takes and not (seconds and head[-1] not in _TIMES and tail[0] in _TIMES):
         unit = None if head[-1] in _TIMES else _TIMES.get(tail[-1], "")
         return RateMeaning("minimize", SURE, unit, "a time for each piece of work")

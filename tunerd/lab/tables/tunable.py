@@ -34,8 +34,8 @@ _RESOURCES = {"node", "gpu", "core", "cpu", "vcpu", "process", "rank", "machine"
 _RANKS, _BESIDE_RANKS = {"rank", "process", "task"}, {"node", "thread"}
 _COUNTED = {"partition", "node", "worker", "thread", "replica", "executor", "rank", "core", "gpu"}
 _COUNTERS = {
-    *("iter", "iteration", "iterations", "sample", "samples", "round", "pass", "loop", "sequence"),
-    *("index", "idx", "no", "nr", "number", "num", "n", "i", "k", "seq", "#", "try", "tries"),
+    *("iter", "iteration", "sample", "round", "loop"),
+    *("index", "idx", "no", "nr", "number", "num", "i", "#", "try", "tries"),
     *("execution", "measurement", "invocation", "launch", "repeat", "run"),
 }
 """What people call the number of a repeat."""

@@ -57,6 +57,7 @@ CONTEXT = _weighed("""
 3: context len, input len, output len, prompt len, input token, output token, hidden, hidden size
 3: hidden dim, embedding dim, embed dim, d model, ffn, ffn dim, intermediate size, layer, head
 3: attention head, kv head, expert, vocab, vocab size, vocabulary size, param, model param
+3: user, concurrent user, virtual user, vu
 3: parameter count, dense param, arrival rate, request rate, offered load, load level, target qps
 3: user count, client, resolution, image size, img size, grid size, mesh size, domain size, atom
 3: particle, cell, element, dof, degree freedom, unknown, nnz, nonzero, row, col, column, record
@@ -247,7 +248,7 @@ STATISTICS = word_set("""
 """What nobody chooses: it is computed of many measurements."""
 OUTCOMES = word_set("""
     completed successful succeeded served processed dropped rejected retried generated evicted
-    preempted maxrss averss rss consumed used observed measured achieved actual allocated
+    preempted maxrss averss rss consumed used utilized observed measured achieved actual allocated
 """)
 """What became of something, counted."""
 QUANTITIES = word_set("""

@@ -109,6 +109,8 @@ def arguments_of(command: str) -> dict[str, str]:
             name, value = (option[1] or option[2]).replace("-", "_"), option[3]
             if value is None and words and not _is_option(words[0]):
                 value, words = words[0], words[1:]
+            if variable := _SHORT.fullmatch(value or ""):  # mpirun -x NCCL_ALGO=Ring
+                name, value = variable[1], variable[2]
             arguments[name] = "true" if value is None else value
         elif word != "--" and place <= MOST_ARGUMENTS:
             arguments[f"arg{place}" if place else "program"] = word

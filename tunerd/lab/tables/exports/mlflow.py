@@ -62,7 +62,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
             role = "ignored" if name.startswith("system/") else "metric"
             hints[column] = ColumnHint(role, "measured: logged as a metric", in_words(name))
         for column in head.starting("tags.", "data.tags."):
-            user = column.endswith("mlflow.user") and "user_id" not in own
+            user = column.endswith("mlflow.user") and not {"user_id", "info.user_id"} & set(own)
             note = "mlflow." in column
             role = "user" if user else "ignored" if note else ""
             hints[column] = ColumnHint(role, "is a tag", column.partition("tags.")[2])
