@@ -261,7 +261,7 @@ def test_what_corrects_a_job_that_stays_stays_too(tuning: Tuning) -> None:
     wrong = next(n for n in range(60, 200) if n in sample and n + 1 not in sample and n % 20)
     stage = tuning.start()
     go_on(tuning, stage, wrong - 1, 1)
-    odd = {"x": 2, "y": "a", "z": False}
+    odd = {**CONFIGS[0], "x": 2}
     tuning.add([job(wrong, {"n": 8}, odd, speed=9.0)])
     (stored,) = tuning.store.observations_at(NAME, [wrong])
     right = structs.replace(job(wrong + 1, {"n": 8}, odd, speed=3.0), finished_at=tuning.time.now())
