@@ -78,6 +78,7 @@ MOST_ARGUMENTS = 20
 _NAME = r"[A-Za-z_][\w.-]{0,99}"
 _OPTION = re.compile(rf"(?:--?({_NAME})|({_NAME})(?==))(?:=(.*))?", re.DOTALL)
 _SHORT = re.compile(r"-([A-Za-z])(\d+(?:\.\d+)?)")
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PIPED = re.compile(r"[|&<]|(?:\d|&)?>.*", re.DOTALL)
 
 
@@ -109,7 +110,7 @@ def arguments_of(command: str) -> dict[str, str]:
             name, value = (option[1] or option[2]).replace("-", "_"), option[3]
             if value is None and words and not _is_option(words[0]):
                 value, words = words[0], words[1:]
-            if variable := _SHORT.fullmatch(value or ""):  # mpirun -x NCCL_ALGO=Ring
+            if variable := _VARIABLE.fullmatch(value or ""):  # mpirun -x NCCL_ALGO=Ring
                 name, value = variable[1], variable[2]
             arguments[name] = "true" if value is None else value
         elif word != "--" and place <= MOST_ARGUMENTS:
