@@ -477,6 +477,8 @@ def test_a_job_of_pbs_is_read_whatever_it_asked_for(tmp_path: Path) -> None:
          " model=big opt.lr=1 dry_run=true"),
         ("java -Xmx4g -threads 4 -- a", "program=java Xmx4g=true threads=4 arg1=a"),
         ("db --password hunter2 API_KEY=k --db-token=t", "program=db"),
+        ("mpirun -np 8 -x NCCL_ALGO=Ring -x NCCL_NTHREADS=2 ./perf", "program=mpirun np=8"
+         " NCCL_ALGO=Ring NCCL_NTHREADS=2 arg1=./perf"),
         ("echo 'it", ""),
         ("", ""),
         ("x " + "y" * 5_000, ""),
