@@ -838,6 +838,15 @@ def test_settings_loads_and_secrets_are_what_they_are(tmp_path: Path) -> None:
     assert found["env.DB_PASSWORD"] == "ignored"  # noqa: S105 - a role
 
 
+def test_errors_a_second_give_way_to_a_latency(tmp_path: Path) -> None:
+    rows = [
+        {"pool": 1 << n % 4, "errors/s": 0.51 * (n % 7), "latency/p50/ms": 9.51 + 1.37 * n}
+        for n in range(48)
+    ]
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert (guesses.objective.column.name, guesses.goal) == ("latency/p50/ms", "minimize")
+
+
 def test_a_status_that_never_changes_gives_way_to_one_that_does(tmp_path: Path) -> None:
     rows = [
         {"sys/state": "done", "sys/failed": n % 9 == 0, "tp": 1 << n % 4, "tok_s": 9.51 + 1.37 * n}

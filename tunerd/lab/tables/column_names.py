@@ -164,6 +164,7 @@ _SECTIONS: dict[str, Class] = {
     **dict.fromkeys(("config", "cfg", "conf", "configuration", "args", "arg"), "parameter"),
     **dict.fromkeys(("param", "params", "parameters", "hparams", "knobs", "flags"), "parameter"),
     **dict.fromkeys(("hyperparameters", "tunable", "tunables", "knob"), "parameter"),
+    "tunedhyperparameters": "parameter",
     **dict.fromkeys(("context", "ctx", "workload"), "context"),
     **dict.fromkeys(("metric", "metrics", "result", "results", "summary"), "measured"),
     **dict.fromkeys(("output", "outputs", "measurement", "measurements"), "measured"),
@@ -251,7 +252,7 @@ def read_name(name: str) -> ColumnName:
         weights["measured"] = max(weights.get("measured", 0.0), 4.0)
         for kind in ("context", "parameter"):  # what is counted: images, steps
             weights[kind] = 0.25 * weights.get(kind, 0.0)
-    elif rate is not None and not measures:
+    elif rate is not None and not (measures := _without_rates(measures, leaf_words)):
         measures[leaf_words[-1]] = MetricPhrase(1.5, 6.0, "minimize")
         weights["measured"] = weights.get("measured", 0.0) + 1.5
     measure = max(measures, key=lambda other: measures[other].rank, default="")
@@ -276,6 +277,19 @@ def read_name(name: str) -> ColumnName:
         why,
         taken,
     )
+
+
+def _without_rates(
+    measures: Mapping[str, MetricPhrase], found: Sequence[str]
+) -> dict[str, MetricPhrase]:
+    """Without "per s", where it is errors that are counted; money an hour can be read both ways."""
+    money = not _MONEY.isdisjoint(found)
+    return {
+        name: phrase for name, phrase in measures.items() if money or not name.startswith("per ")
+    }
+
+
+_MONEY = {"usd", "dollar", "eur", "cost", "price"}
 
 
 def _certainly_measured(found: Sequence[str]) -> bool:

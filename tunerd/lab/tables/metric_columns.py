@@ -255,6 +255,8 @@ def _why_unread(column: ColumnProfile) -> str:
     """Why a column that is called like a measurement is none, and what to do about it."""
     text = next((value for value in column.values if isinstance(value, str)), None)
     if text is None:
+        if column.distinct > 1:
+            return f"has {column.distinct:,} values, which look chosen"
         return "is empty" if column.kind == "empty" else "is the same in all rows"
     if text.startswith(("[", "{")):
         return f"holds lists such as {text[:40]!r}: write each number under a name of its own"
