@@ -389,3 +389,15 @@ def test_damage_ends_a_pass_and_nothing_else(tuning: Tuning) -> None:
     time.pass_(seconds=PASS_EVERY_S)
     tuning.run(stage)
     assert tuning.store.pruned_history(NAME) is not None
+
+
+def test_a_row_that_lost_its_configuration_before_it_was_learned_stops_nobody(
+    tuning: Tuning,
+) -> None:
+    stage = tuning.start()
+    go_on(tuning, stage, 80, 1)
+    tuning.add(jobs(10, 81))
+    with tuning.store._database.writing() as connection:
+        connection.execute(sa.text("UPDATE observations SET config = '' WHERE sequence = 85"))
+    tuning.run(stage)
+    assert tuner_of(stage).sequence == 90

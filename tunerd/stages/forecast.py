@@ -264,6 +264,19 @@ class ForecastStage:
     def _forecast(self, signal: _SignalKey, study: Study, now: datetime) -> SignalForecast | None:
         horizon = int(study.forecast.horizon_hours * 3600 / RESOLUTION_S)
         forecaster = self._forecasters.get(signal)
+        ready = forecaster is not None and forecaster.horizon >= horizon
+        # Contexts may share a signal, which is read once a step.
+        if forecaster is None or not ready or self._readings[signal].until != now - IN_TIME:
+            forecaster = self._read(signal, horizon, now)
+        forecast = forecaster.forecast()
+        if forecast is None or forecaster.horizon == horizon:
+            return forecast
+        # Another study looks farther ahead.
+        return dataclasses.replace(forecast, quantiles=forecast.quantiles[:horizon])
+
+    def _read(self, signal: _SignalKey, horizon: int, now: datetime) -> SignalForecaster:
+        """The forecaster of a signal, with all points until now."""
+        forecaster = self._forecasters.get(signal)
         if forecaster is None or forecaster.horizon < horizon or self._was_late(signal, now):
             forecaster = self._make_forecaster(signal, horizon, now)
         else:
@@ -271,11 +284,7 @@ class ForecastStage:
             forecaster.series.add_all(self.store.signal_points(signal[0], since, now))
         self._count(signal, now)
         forecaster.advance(now.timestamp())
-        forecast = forecaster.forecast()
-        if forecast is None or forecaster.horizon == horizon:
-            return forecast
-        # Another study looks farther ahead.
-        return dataclasses.replace(forecast, quantiles=forecast.quantiles[:horizon])
+        return forecaster
 
     def _make_forecaster(self, signal: _SignalKey, horizon: int, now: datetime) -> SignalForecaster:
         capacity = int(KEPT.total_seconds() / RESOLUTION_S)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from tests.lab.tables.sketches import SKETCHES, sketched
 from tests.lab.tables.synthetic import MAKERS, Made, make, write
@@ -836,6 +838,26 @@ def test_settings_loads_and_secrets_are_what_they_are(tmp_path: Path) -> None:
     assert found["spot"] in ("parameter", "context")
     assert found["users"] == "context"
     assert found["env.DB_PASSWORD"] == "ignored"  # noqa: S105 - a role
+
+
+@hypothesis.given(st.text(st.sampled_from("a/s _tokensep."), max_size=30))
+def test_any_name_is_read(name: str) -> None:
+    read_name(name)
+
+
+def test_a_name_of_many_slashes_is_read_like_a_short_one() -> None:
+    """With the square of its length this took minutes, beyond the limit of a test."""
+    assert read_name("part/" * 40_000 + "tokens_per_s").goal == "maximize"
+
+
+def test_an_author_is_no_secret(tmp_path: Path) -> None:
+    rows = [
+        {"author": f"a{n % 3}", "auth_header": f"h{n % 2}", "tp": 1 << n % 4, "tok_s": 9.51 + n}
+        for n in range(48)
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found["author"] != "ignored"
+    assert found["auth_header"] == "ignored"
 
 
 def test_errors_a_second_give_way_to_a_latency(tmp_path: Path) -> None:

@@ -164,8 +164,8 @@ class LocalGP:
             prior = (mean, sd) if around is None else (around, USUAL * sd)
             # Those tried last: older ones may be of other times.
             some = ContextRuns(*(values[-LEARN_ROWS:] for values in runs))
-            known = [some] if n > 2 and count else []
-            terms = [_terms(latest, groups, origin, unit, level_variance) for latest in known]
+            told_by = n > 2 and count > 0
+            terms = [_terms(some, groups, origin, unit, level_variance)] if told_by else []
             theta = _chosen(prior, terms)
         empty = cls(
             *(groups, Z, told, theta, np.zeros((0, 0)), y, unit, middle),

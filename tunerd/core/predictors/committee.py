@@ -456,7 +456,7 @@ def _levels_sd(off: FloatArray, keys: Sequence[str], counts: FloatArray, left: f
 
 
 def _elsewhere(state: Mapping[str, Any]) -> Elsewhere | None:
-    """As it was saved; before version 0.2 it was one number."""
+    """As it was saved. Models of before have only what is left: their levels stay free."""
     if state.get("elsewhere") is not None:
         return Elsewhere(*state["elsewhere"])
     return None if state.get("left") is None else Elsewhere(state["left"])

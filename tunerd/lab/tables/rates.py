@@ -166,7 +166,10 @@ _COSTS = word_set("""
 _SPENT = word_set("joule joules j kj kwh wh watt watts w kw usd dollar dollars eur")
 _MOVED = word_set("bw bandwidth read write copy transfer throughput rate io")
 _PREFIXES = {"k": "k ", "kilo": "k ", "thousand": "k ", "m": "M ", "million": "M ", "mega": "M "}
-_COUNTED = frozenset({**_TIMES, **_BYTES, **_WORK, **_SHORTENED, **_PREFIXES})
+_THINGS = frozenset({**_BYTES, **_WORK, **_SHORTENED, **_PREFIXES})
+_COUNTED = _THINGS | frozenset(_TIMES)
+_MOST_BEHIND = 8
+"""Words behind a slash that are looked at: a name may be as long as its writer likes."""
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SLASHED = re.compile(
     r"(?P<head>.*[A-Za-z0-9)])\s*/\s*\(?(?P<unit>ms|msec|us|µs|μs|ns|s|sec|min|h|hours?|[KMGT]i?B|kB"
@@ -181,14 +184,7 @@ def plain_unit(name: str) -> str:
         return name
     head = _tokens(match["head"])
     last = head[-1] if head else ""
-    if (
-        head == ["t"]
-        or last in _BYTES
-        or last in _WORK
-        or last in _SHORTENED
-        or last in _PREFIXES
-        or not last
-    ):
+    if head == ["t"] or not last or last in _THINGS:
         return name
     if match["unit"] in ("s", "sec", "min", "h", "hour", "hours") and last not in _TAKES:
         return name
@@ -198,12 +194,17 @@ def plain_unit(name: str) -> str:
 def slashes_read(name: str) -> str:
     """A name with "per" for each slash that means it. Others divide a path: ``train/loss``,
     ``perf/tokens_per_s``."""
-    first, *others = name.split("/")
-    text = first
-    for place, part in enumerate(others):
-        head, tail = _tokens(text)[-1:], _tokens(" ".join(others[place:]))
-        text += (" per " if _is_ratio(head, tail) else " ") + part
-    return text
+    parts = name.split("/")
+    tokens: list[str] = []
+    begins = []
+    for part in parts:
+        begins.append(len(tokens))
+        tokens += _tokens(part)
+    text = parts[:1]
+    for begin, part in zip(begins[1:], parts[1:], strict=True):
+        head, tail = tokens[max(begin - 1, 0) : begin], tokens[begin : begin + _MOST_BEHIND]
+        text.append(("per " if _is_ratio(head, tail) else "") + part)
+    return " ".join(text)
 
 
 def _is_ratio(head: list[str], tail: list[str]) -> bool:

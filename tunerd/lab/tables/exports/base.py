@@ -46,6 +46,12 @@ class TableHead:
     rows: tuple[TableRow, ...]
     """The first rows, at most :data:`tunerd.lab.tables.files.HEAD`."""
 
+    def reshaped(self, reshape: "Reshape") -> "TableHead":
+        """The beginning of the table that a reshape makes of this one."""
+        made = reshape(iter(self.rows), SkippedRows(), ReadOptions())
+        rows = tuple(row for row in made if isinstance(row, TableRow))
+        return TableHead(tuple(dict.fromkeys(name for row in rows for name in row.values)), rows)
+
     def values(self, column: str) -> list[Any]:
         """What stands in a column of these rows, without what is missing."""
         texts = (row.values.get(column) for row in self.rows)

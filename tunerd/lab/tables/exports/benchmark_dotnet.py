@@ -82,16 +82,14 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     plain = {match[1] if (match := _HEADER.fullmatch(c)) else c for c in head.columns}
     if not {"Method", "Mean"} <= plain or len(plain.intersection(_MARKS)) < 2:
         return None
-    made = _plain(iter(head.rows), SkippedRows(), ReadOptions())
-    rows = tuple(row for row in made if isinstance(row, TableRow))
-    columns = tuple(dict.fromkeys(name for row in rows for name in row.values))
-    if not any(row.values["Mean"] for row in rows):
+    made = head.reshaped(_plain)
+    if not any(made.values("Mean")):
         return None
     marks = ("Method", "Mean", *head.among(("Error", "StdDev"))[:1])
     title = "a summary of BenchmarkDotNet"
-    hints = _hints(TableHead(columns, rows))
+    hints = _hints(made)
     detected = DetectedExport("benchmark_dotnet", title, marks, hints, reshape=_plain)
-    return replace(detected, columns=columns, units={"Mean": "ns"})
+    return replace(detected, columns=made.columns, units={"Mean": "ns"})
 
 
 def _hints(head: TableHead) -> dict[str, ColumnHint]:

@@ -10,7 +10,7 @@ __all__ = ["arguments_of", "ended", "is_secret", "is_trouble", "number_or_text",
 
 _VERBS = ("run", "prepare", "cleanup")
 MAX_LINE = 4_096
-_SECRET = re.compile(r"passw|secret|api_?key|auth|credential|(?:^|_)token$", re.IGNORECASE)
+_SECRET = re.compile(r"passw|secret|api_?key|auth(?!or)|credential|(?:^|_)token$", re.IGNORECASE)
 """Options that nobody wants in a table."""
 
 

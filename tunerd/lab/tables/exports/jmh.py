@@ -109,11 +109,9 @@ def _of_row(values: Mapping[str, Value]) -> dict[str, Value]:
 def _recognise(head: TableHead) -> DetectedExport | None:
     if not head.has(*_CSV):
         return _of_rows(head)
-    made = _of_csv(iter(head.rows), SkippedRows(), ReadOptions())
-    rows = tuple(row for row in made if isinstance(row, TableRow))
-    columns = tuple(dict.fromkeys(name for row in rows for name in row.values))
-    detected = _of_rows(TableHead(columns, rows))
-    return None if detected is None else replace(detected, reshape=_of_csv, columns=columns)
+    made = head.reshaped(_of_csv)
+    detected = _of_rows(made)
+    return None if detected is None else replace(detected, reshape=_of_csv, columns=made.columns)
 
 
 def _of_rows(head: TableHead) -> DetectedExport | None:

@@ -147,14 +147,12 @@ def _google(head: TableHead) -> DetectedExport | None:
 
 
 def _google_csv(head: TableHead) -> DetectedExport | None:
-    runs = list(_runs(iter(head.rows), SkippedRows(), ReadOptions()))
-    rows = tuple(row for row in runs if isinstance(row, TableRow))
-    columns = tuple(dict.fromkeys(name for row in rows for name in row.values))
-    detected = _google(TableHead(columns, rows))
+    made = head.reshaped(_runs)
+    detected = _google(made)
     if detected is None:
         return None
     marks = ("iterations", "real_time", "time_unit")
-    return replace(detected, marks=marks, reshape=_runs, columns=columns)
+    return replace(detected, marks=marks, reshape=_runs, columns=made.columns)
 
 
 def _runs(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
