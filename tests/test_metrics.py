@@ -83,6 +83,7 @@ REPORTS: list[Report] = [
         gain_realised=-0.01,
         overrated=0.02,
         introductions={"promoted": 1},
+        contexts_foreseen={"foreseen": 2, "came": 1},
         rebuilds_failed=1,
         gain_jobs=12,
         running=4,
@@ -137,6 +138,8 @@ def test_reports_can_be_read_off() -> None:
     expected = {
         ("tunerd_overrated_ratio", ("a",)): 0.02,
         ("tunerd_introductions_total", ("promoted", "a")): 1,
+        ("tunerd_foreseen_contexts_total", ("foreseen", "a")): 2,
+        ("tunerd_foreseen_contexts_total", ("came", "a")): 1,
         ("tunerd_ingest_records_total", ("accepted",)): 4,
         ("tunerd_ingest_records_total", ("duplicate",)): 2,
         ("tunerd_ingest_records_total", ("rejected",)): 1,

@@ -193,6 +193,8 @@ class StepCommitted(StudyStatus, frozen=True, kw_only=True, tag="stepped"):
     """Candidates in what was issued or suggested, by kind: exploit, explore, confirm."""
     introductions: dict[str, int] = {}
     """Introductions of configurations that ended in this step, by outcome."""
+    contexts_foreseen: dict[str, int] = {}
+    """Contexts without a signal by what became of them in this step: foreseen, came, missed."""
     following: dict[str, int] = {}
     """Jobs learned in this step by what they did with the recommendation: followed, changed,
     ignored, unasked. Imported jobs are not counted."""

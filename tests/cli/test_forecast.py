@@ -69,6 +69,40 @@ def test_what_to_launch_at_a_time_to_come(foreseen: datetime, tunerd: Tunerd) ->
     assert "no plan of this context reaches" in beyond.err
 
 
+def test_contexts_that_come_by_the_hour_of_the_week_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd
+) -> None:
+    url = f"sqlite:///{tmp_path}/tunerd.sqlite"
+    monkeypatch.setenv("TUNERD_STORE__URL", url)
+    monkeypatch.chdir(tmp_path)
+    now, study = datetime.now(UTC), parse_study(TEXT)
+    weekly, daily = ContextState({"service": "weekly"}), ContextState({"service": "once"})
+    for week in (1, 2, 3):
+        weekly.rhythm.add(now + timedelta(hours=5) - timedelta(weeks=week))
+    daily.rhythm.add(now - timedelta(weeks=1))
+    with open_store(url) as store:
+        store.publish_generation("web", study.content_hash, TEXT, "test", now)
+        rows = [
+            ContextRow(study.context_key(state.context), state.dump(), now, -1)
+            for state in (weekly, daily)
+        ]
+        with store.transaction() as tx:
+            tx.save_context_states("web", rows)
+    said = tunerd("forecast", "web")
+    assert said.code == 0, said.err
+    assert "contexts to come" in said.out
+    (line,) = [line for line in said.out.splitlines() if "service=" in line]
+    comes_at = now + timedelta(hours=5)
+    for text in (f"{comes_at:%a %H}:00", "service=weekly", "nothing yet", "%"):
+        assert text in line
+    (context,) = tunerd("forecast", "web", "--json").json["contexts"]
+    assert (context["key"], context["why"]) == (study.context_key(weekly.context), "rhythm")
+    off = TEXT + "[forecast]\nrhythm = false\n"
+    with open_store(url) as store:
+        store.publish_generation("web", parse_study(off).content_hash, off, "test", now)
+    assert "service=" not in tunerd("forecast", "web").out
+
+
 def test_without_a_forecast_it_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd
 ) -> None:

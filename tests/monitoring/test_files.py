@@ -100,6 +100,8 @@ UNWATCHED = {
     "tunerd_outside_jobs_total",
     "tunerd_prediction_pearson",
     "tunerd_prediction_spearman",
+    # `tunerd forecast` tells it; how often it came says how good the forecast is.
+    "tunerd_foreseen_contexts_total",
     # An alert tells when questions fail.
     "tunerd_prometheus_points_total",
     # `/readyz` says it, and an alert tells when many come.

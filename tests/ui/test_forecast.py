@@ -1,7 +1,8 @@
 """The page of a study's forecast: bands, plan and what came, as the command says it."""
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.ui.conftest import serving
 from tests.ui.test_api import held_to_the_schema
 from tests.ui.world import EVIL, World
 from tunerd.cli import run
+from tunerd.core.decisions.context_state import ContextState
 
 PATH = "/studies/toy/forecast"
 
@@ -71,6 +73,30 @@ def test_the_page_has_bands_plan_and_what_came(
     said = json.loads(capsys.readouterr().out)
     assert said.pop("made_at").replace("+00:00", "Z") == told.pop("made_at")
     assert said == told
+
+
+def test_contexts_that_come_by_the_hour_of_the_week_are_shown(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, now = world.copy(tmp_path / "world"), datetime.now(UTC)
+    with own.opened() as store:
+        row = store.context_state("toy", "toy|n=8")
+        assert row is not None
+        state = ContextState.load(row.state)
+        for week in (1, 2, 3):
+            state.rhythm.add(now + timedelta(hours=5) - timedelta(weeks=week))
+        with store.transaction() as tx:
+            tx.save_context_states("toy", [replace(row, state=state.dump())])
+    with serving(own) as site:
+        page, told = site.page(PATH), site.json(PATH)
+    held_to_the_schema("/studies/{study}/forecast", told)
+    assert [context["key"] for context in told["contexts"]] == ["toy|n=8"]
+    assert "Contexts to come" in page
+    assert "/studies/toy/contexts/n=8" in page
+    assert run(["forecast", "toy", "--json", "--settings", str(own.settings)]) == 0
+    (said,) = json.loads(capsys.readouterr().out)["contexts"]
+    assert said.pop("comes_at").replace("+00:00", "Z") == told["contexts"][0].pop("comes_at")
+    assert said == told["contexts"][0]
 
 
 def test_a_study_without_a_forecast_says_why(world: World) -> None:

@@ -1,5 +1,7 @@
-"""``tunerd forecast``: what a study's signals will be, what is planned, and what came."""
+"""``tunerd forecast``: what a study's signals will be, what is planned, and what came; and which
+contexts come by themselves."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from tunerd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tunerd.queries.forecasts import ForecastHour, SignalPlan
+    from tunerd.queries.forecasts import ContextToCome, ForecastHour, SignalPlan
 
 __all__ = ["forecast"]
 
@@ -38,7 +40,7 @@ WIDTH = 40
 @json_option
 def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
     """Say what the signals of STUDY will be, which contexts that brings, and what came of the hours
-    before.
+    before. Say also which contexts come by the weekday and hour of the jobs that came.
 
     Reads what the daemon planned last; it plans every five minutes.
     """
@@ -46,21 +48,37 @@ def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
         stored_study(store, study)
         from tunerd.queries.forecasts import study_forecast
 
-        view = study_forecast(store, study)
+        view = study_forecast(store, study, datetime.now(UTC))
     if as_json:
         import msgspec
 
         tell_json(msgspec.to_builtins(view, builtin_types=(datetime,)))
         return
+    if view.made_at is None and view.contexts:
+        _show_contexts(study, view.contexts)
+        return
     if view.made_at is None:
         click.echo(
             f"{study} has no forecast: its context has no feature with a `signal`, no daemon has"
-            " run since, or no point of the signal has come in."
+            " run since, or no point of the signal has come in. No context comes by the hours of"
+            " the week at which its jobs came."
         )
         return
     click.echo(f"{study}, planned at {view.made_at:%Y-%m-%d %H:%M} UTC")
     for signal in view.signals:
         _show(signal, hours)
+    if view.contexts:
+        click.echo("")
+        _show_contexts(study, view.contexts)
+
+
+def _show_contexts(study: str, contexts: Sequence["ContextToCome"]) -> None:
+    click.echo(f"{study}, contexts to come by the study's own jobs")
+    for context in contexts:
+        when = "larger  " if context.comes_at is None else f"{context.comes_at:%a %H:%M}"
+        chance = "" if context.probability is None else f"{context.probability:.0%}"
+        name, state = context.key.partition("|")[2], context.recommended or "nothing yet"
+        click.echo(f"  {when:9} {chance:>4}  {name}  {state}")
 
 
 def _show(signal: "SignalPlan", hours: int) -> None:

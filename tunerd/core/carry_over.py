@@ -78,7 +78,8 @@ class CarryOver:
                 why = self._campaign(before, key)
                 lost += [(former_key, why)] if why else []
             if succession.passes_on(former_key, key):
-                state.declined = before.declined
+                state.declined, state.foreseen = before.declined, before.foreseen
+                state.rhythm.merge(before.rhythm)  # of jobs that were pruned, too
             state.last_job_at = _later(state.last_job_at, before.last_job_at)
             state.imported_at = _later(state.imported_at, before.imported_at)
             state.asked_at = _later(state.asked_at, before.asked_at)

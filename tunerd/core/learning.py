@@ -42,6 +42,7 @@ from tunerd.core.observation import (
     Observation,
     ReleasedObservation,
     Value,
+    started,
 )
 from tunerd.core.outliers import (
     SLIP_RUNS,
@@ -564,6 +565,7 @@ class StudyLearner:
         finished = observation.finished_at
         state.last_job_at = max(state.last_job_at or finished, finished)
         state.waiting_since = state.waiting_since or observation.sequence
+        state.rhythm.add(started(observation) or finished)
         self.touched.add(key)
 
     def _correct(

@@ -5,6 +5,7 @@ Given the same observations in the same steps, the same generation and the same 
 advice comes out, bit for bit.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from tunerd.core.decisions.campaign import Campaign
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.decisions.fallback import MOST_CONTEXTS
+from tunerd.core.decisions.foresight import Foresight
 from tunerd.core.decisions.overrides import OverrideSet
 from tunerd.core.decisions.space_cache import SpaceCache
 from tunerd.core.drift.monitor import DriftMonitor
@@ -47,6 +49,8 @@ class Tuner(StudyLearner):
     """Of the entry for the empty context, which readers elsewhere fall back on."""
     after_change: DriftConsequences = field(init=False, default_factory=DriftConsequences)
     """What changes of speed led to, for people."""
+    foreseen: Counter[str] = field(init=False, default_factory=Counter)
+    """Contexts that were foreseen, came or were missed, since somebody looked and emptied it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,16 +116,33 @@ class Tuner(StudyLearner):
         self.touched.add(key)
         return key
 
+    def foresee(self, now: datetime, active: Collection[str], lately: timedelta) -> list[str]:
+        """Note which contexts beside the active ones are to come. What grew is expected to grow on
+        for so long as ``lately``. Returns those that were not foreseen before; nobody has run some
+        of them."""
+        if self.model is None:
+            return []
+        look = Foresight(self.study, self.contexts)
+        look.look(now, active, lately)
+        self.touched |= look.changed
+        self.foreseen += look.outcomes
+        return look.fresh
+
+    @property
+    def ahead(self) -> list[str]:
+        """Keys of the contexts that are foreseen."""
+        return [key for key, state in self.contexts.items() if state.foreseen is not None]
+
     def only_asked(self, before: datetime) -> list[str]:
-        """Keys of contexts that somebody asked about, that nobody has asked about since
-        ``before``, and where no job ever ran: they can be forgotten."""
+        """Keys of contexts where no job ever ran, and that nobody has asked about since ``before``
+        or that were foreseen and did not come: they can be forgotten."""
         return [
             key
             for key, state in self.contexts.items()
-            if state.asked_at is not None
-            and not state.evidence.jobs
+            if not state.evidence.jobs
             and state.campaign is None
-            and (state.alive_at or before) < before
+            and state.foreseen is None
+            and (state.alive_at is None or (state.asked_at is not None and state.alive_at < before))
         ]
 
     def touch(self, key: str) -> None:

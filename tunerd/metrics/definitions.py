@@ -109,6 +109,7 @@ DRIFT_KIND = MetricLabel("kind", ("speed", "ranks", "inputs", "failures"))
 ENDING = MetricLabel(
     "outcome", ("promoted", "withdrawn", "given_up", "failed", "returned", "slowed")
 )
+FORESEEN = MetricLabel("outcome", ("foreseen", "came", "missed"))
 CANDIDATE_KIND = MetricLabel("kind", ("exploit", "explore", "confirm"))
 MESSAGE_KIND = MetricLabel("kind", ("recommendation", "plan", "rejected", "drift"))
 TOPIC = MetricLabel("topic", ("jobs", "requests", "recommendations", "rejected", "drift"))
@@ -248,6 +249,13 @@ INTRODUCTIONS = _counter(
     "slowed: incumbents that a change made slow and that gave way.",
     STUDY,
     ENDING,
+)
+FORESEEN_CONTEXTS = _counter(
+    "foreseen_contexts",
+    "Contexts that were foreseen from the study's own jobs, and those among them that came or were "
+    "missed, where no job came.",
+    STUDY,
+    FORESEEN,
 )
 JOBS = _counter("jobs", "Jobs learned, by what they did with the recommendation.", STUDY, FOLLOWING)
 OUTSIDE = _counter(

@@ -247,6 +247,8 @@ class MetricsExporter:
             self._count(count, d.DRIFTS, study, kind)
         for outcome, count in report.introductions.items():
             self._count(count, d.INTRODUCTIONS, study, outcome)
+        for outcome, count in report.contexts_foreseen.items():
+            self._count(count, d.FORESEEN_CONTEXTS, study, outcome)
         self._observe(report.learn_s, d.LEARN_S)
         self._observe(report.search_s, d.SEARCH_S)
         if study != OTHER:  # a gauge of several studies together would tell nothing

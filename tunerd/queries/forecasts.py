@@ -1,14 +1,22 @@
-"""What a study's signals will be, what is planned on that, and what came: as the daemon kept it."""
+"""What a study's signals will be, what is planned on that, and what came: as the daemon kept it.
+And which contexts are to come by the rhythm of the study's own jobs."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
 
+from tunerd.core.decisions.context_state import UNREADABLE
+from tunerd.core.forecasting.rhythm import ContextForecast, JobRhythm, contexts_to_come
 from tunerd.core.observation import Scalar
+from tunerd.core.study_file import parse_study
+from tunerd.errors import CorruptDataError, MisconfiguredError
 from tunerd.store import Store
 
-__all__ = ["ForecastHour", "SignalPlan", "StudyForecast", "study_forecast"]
+__all__ = ["ContextToCome", "ForecastHour", "SignalPlan", "StudyForecast", "study_forecast"]
+
+MOST_CONTEXTS = 50
+"""Contexts to come that are shown, the most probable."""
 
 
 class ForecastHour(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +56,19 @@ class SignalPlan(msgspec.Struct, frozen=True, kw_only=True):
     past: list[ForecastHour]
 
 
+class ContextToCome(msgspec.Struct, frozen=True, kw_only=True):
+    """A context of which jobs are to come, by the rhythm of those that came or by what grows."""
+
+    key: str
+    comes_at: datetime | None
+    """The first hour within the horizon; None where nobody knows when."""
+    probability: float | None
+    """At its most probable hour."""
+    why: Literal["rhythm", "growth"]
+    recommended: str | None = None
+    """State of what is recommended there now; None: nothing."""
+
+
 class StudyForecast(msgspec.Struct, frozen=True, kw_only=True):
     """All of a study."""
 
@@ -57,13 +78,23 @@ class StudyForecast(msgspec.Struct, frozen=True, kw_only=True):
     """None: there is no forecast."""
     feature: str | None
     signals: list[SignalPlan]
+    contexts: list[ContextToCome] = []
+    """In the order in which they come."""
 
 
-def study_forecast(store: Store, study: str) -> StudyForecast:
-    """What is kept of a study's forecasts, with what is recommended in each hour's context."""
-    kept = store.forecast_plan(study)
+class _PastOfContext(msgspec.Struct):
+    """What of a context's saved state is read here; a tunerd before this one kept neither."""
+
+    rhythm: Any = None
+    foreseen: Any = None
+
+
+def study_forecast(store: Store, study: str, now: datetime) -> StudyForecast:
+    """What is kept of a study's forecasts, with what is recommended in each hour's context; and
+    which contexts come by themselves within the study's horizon."""
+    kept, contexts = store.forecast_plan(study), _contexts(store, study, now)
     if kept is None:
-        return StudyForecast(study=study, made_at=None, feature=None, signals=[])
+        return StudyForecast(study=study, made_at=None, feature=None, signals=[], contexts=contexts)
     made_at, plan = kept
     # A study may have thousands of recommendations, and a plan names a few contexts.
     keys = {window["key"] for signal in plan["signals"] for window in signal["windows"]}
@@ -81,4 +112,44 @@ def study_forecast(store: Store, study: str) -> StudyForecast:
         made_at=made_at,
         feature=plan["feature"],
         signals=msgspec.convert(signals, list[SignalPlan]),
+        contexts=contexts,
     )
+
+
+def _contexts(store: Store, name: str, now: datetime) -> list[ContextToCome]:
+    generation = store.generation(name)
+    if generation is None:
+        return []
+    try:
+        options = parse_study(generation.text, name).forecast
+        parts = store.context_parts(name, _PastOfContext)
+    except (MisconfiguredError, msgspec.ValidationError, CorruptDataError):
+        return []  # of another version, or damaged: the daemon says so
+    if not options.ahead:
+        return []
+    rhythms, ahead = {}, dict[str, ContextForecast]()
+    for key, past in parts.items():
+        try:
+            if past.rhythm is not None and options.rhythm:
+                rhythms[key] = JobRhythm.load(past.rhythm)
+            if past.foreseen is not None:
+                ahead[key] = ContextForecast.load(past.foreseen)
+        except UNREADABLE:
+            continue
+    horizon = timedelta(hours=options.horizon_hours)
+    likely = contexts_to_come(rhythms.items(), now, horizon, options.min_probability, MOST_CONTEXTS)
+    grown = {key: forecast for key, forecast in ahead.items() if forecast.why == "growth"}
+    contexts = []
+    for key, forecast in {**likely, **grown}.items():
+        row = store.recommendation(name, key)
+        contexts.append(
+            ContextToCome(
+                key=key,
+                comes_at=forecast.comes_at,
+                probability=forecast.probability,
+                why=forecast.why,
+                recommended=(row.state or None) if row else None,
+            )
+        )
+    last = datetime.max.replace(tzinfo=UTC)
+    return sorted(contexts, key=lambda context: (context.comes_at or last, context.key))

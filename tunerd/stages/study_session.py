@@ -131,6 +131,9 @@ class StudySession:
     """Contexts still to be searched, the most urgent first."""
     urgent: Collection[str] = ()
     """Those among them that a new job waits for."""
+    ahead: list[str] = field(default_factory=list)
+    """Contexts to be searched of which a job is only foreseen: after all that is due."""
+    foresaw_at: float = float("-inf")
     looked_at: float = float("-inf")
     older_at: float = float("-inf")
     """When the others may be looked at again."""
@@ -157,14 +160,22 @@ class StudySession:
         if active and self.tuner.is_fallback_due():
             self.due.append(self.study.name)
 
+    def foresee(self, active: Sequence[str], now: datetime) -> list[str]:
+        """See which contexts are to come. Returns those that were not foreseen before."""
+        fresh = self.tuner.foresee(now, active, timedelta(days=self.settings.active_days))
+        self.tuner.look_again(key for key in fresh if self.recommended.followed(key) is None)
+        return fresh
+
     def outlived(self, now: datetime) -> list[str]:
-        """Contexts that something was said for and that had no job for too long."""
+        """Contexts that something was said for and that had no job for too long, nor are to have
+        one."""
         since = now - timedelta(days=self.settings.active_days)
         outlived = [
             key
             for key in sorted({*self.recommended.running, *self.recommended.proposed})
             if (state := self.tuner.contexts.get(key)) is not None
             and (state.alive_at is None or state.alive_at < since)
+            and state.foreseen is None
         ]
         name = self.study.name
         speaks = name in self.recommended.running or name in self.recommended.proposed
@@ -173,7 +184,8 @@ class StudySession:
         return outlived
 
     def only_asked(self, now: datetime) -> list[str]:
-        """Contexts that somebody asked about long ago and where no job ever ran."""
+        """Contexts where no job ever ran, and that somebody asked about long ago or that were
+        foreseen."""
         return self.tuner.only_asked(now - timedelta(days=self.settings.active_days))
 
     def rounds_out(self) -> list[str]:
@@ -337,7 +349,8 @@ class StudySession:
         self._let_go(tx, changes.outlived, now, report)
         self._forget(tx, changes.forgotten)
         crowded_out = f"More than {self.settings.max_contexts:,} contexts have newer jobs."
-        alive = {*active, self.study.name} if active else set()
+        alive = {*active, *self.tuner.ahead}
+        alive |= {self.study.name} if active else set()
         self.recommended.keep_up(tx, changes.lapsed, alive, crowded_out, now, report)
         if self.anew or self.ended:
             self._withdraw_what_ended(tx, now, report)

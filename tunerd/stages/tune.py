@@ -82,6 +82,8 @@ multiples of what it took: while jobs keep coming they take a tenth of the time.
 in, a context is not older any more."""
 LOOK_EVERY_S = 0.5
 """How often operators' commands are looked for."""
+FORESEE_EVERY_S = 300.0
+"""How often it is foreseen which contexts come."""
 HOUSEKEEP_EVERY_S = 10.0
 """How often renewals, withdrawals and stale contexts are looked for without a new observation."""
 LEASE_S = 60.0
@@ -269,7 +271,8 @@ class TuneStage:
         commands = [command for command in self._commands if command.study == row.name]
         idle_s = self.clock() - books.looked_at
         news = observations or commands or asked
-        if not (news or books.due or books.anew or idle_s > HOUSEKEEP_EVERY_S):
+        waits = books.due or books.ahead
+        if not (news or waits or books.anew or idle_s > HOUSEKEEP_EVERY_S):
             return self._prune(books)
         self.listener.hear(telemetry.StepStarted(study=row.name))
         started = self.clock()
@@ -283,9 +286,11 @@ class TuneStage:
             self._close_overdue(books)
             self._carry_out(commands, books, changes)
             if books.ended:
-                books.due = []
+                books.due, books.ahead = [], []
             else:
-                books.look(self._active(books), changes.urgent, fresh)
+                active = self._active(books)
+                books.look(active, changes.urgent, fresh)
+                self._foresee(books, active)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
             changes.outlived = books.outlived(self.now())
             changes.forgotten = books.only_asked(self.now())
@@ -293,6 +298,7 @@ class TuneStage:
         searched_s = self._answer(books, changes)
         if not asked and not self._importing(row, books, observations):
             searched_s = self._search(row, books, changes)
+            searched_s += self._search_ahead(row, books, changes)
         worked = bool(
             news
             or changes.searched
@@ -432,6 +438,26 @@ class TuneStage:
                 break
         return self.clock() - started
 
+    def _foresee(self, books: StudySession, active: Sequence[str]) -> None:
+        """See which contexts come, now and then, and which of them wait for a search."""
+        if self.clock() - books.foresaw_at >= FORESEE_EVERY_S:
+            books.foresaw_at = self.clock()
+            if fresh := books.foresee(active, self.now()):
+                self.log.info("contexts ahead", study=books.study.name, foreseen=len(fresh))
+        books.ahead = books.tuner.due(set(books.tuner.ahead).difference(active))
+
+    def _search_ahead(self, row: StudyRow, books: StudySession, changes: StepPlan) -> float:
+        """Search one context that is only foreseen, where nothing else is to be done: no job of
+        any study waits for longer than this one search."""
+        started = self.clock()
+        if (
+            books.ahead
+            and not (books.due or changes.searched or self.stop())
+            and not (self._somebody_asks() or self._has_news(row) or self._others_wait(row))
+        ):
+            self._advise(books.ahead.pop(0), books, changes)
+        return self.clock() - started
+
     def _is_over(self, spent_s: float, row: StudyRow, *, urgent: bool, backlog: bool) -> bool:
         """Whether this step has searched for long enough. In a backlog it goes on for longer, until
         a job comes in."""
@@ -512,6 +538,7 @@ class TuneStage:
                 unusable=taken(books.tuner.usability.news),
                 drift=told(changes.drift),
                 introductions=taken(books.tuner.introduced),
+                contexts_foreseen=taken(books.tuner.foreseen),
             )
         )
 

@@ -384,7 +384,9 @@ class Pages:
 
     def _forecast(self, request: Request) -> Answer:
         study = self._parsed(request.path_params["study"])
-        return self._view(request, "forecast.html.j2", study_forecast(self.store, study.name))
+        return self._view(
+            request, "forecast.html.j2", study_forecast(self.store, study.name, _now())
+        )
 
     def _ledger(self, request: Request) -> Answer:
         view = self._window(request)

@@ -11,6 +11,7 @@ from tunerd.core.drift.context_monitor import ContextMonitor
 from tunerd.core.evidence.config_stats import ConfigStatsTable
 from tunerd.core.evidence.gain_calibration import PredictedGain
 from tunerd.core.evidence.rollout import Rollout
+from tunerd.core.forecasting.rhythm import ContextForecast, JobRhythm
 from tunerd.core.observation import Scalar
 from tunerd.core.recommendation import Kind
 
@@ -52,6 +53,10 @@ class ContextState:
     """Gist of the proposal that an operator declined last: it is not made again."""
     watched: ContextMonitor = field(default_factory=ContextMonitor)
     """What the watch for drift remembers."""
+    rhythm: JobRhythm = field(default_factory=JobRhythm)
+    """When its jobs begin."""
+    foreseen: ContextForecast | None = None
+    """That jobs of it are to come, where it had none for a while."""
 
     @property
     def alive_at(self) -> datetime | None:
@@ -88,12 +93,14 @@ class ContextState:
             "renamed": self.renamed,
             "declined": self.declined,
             "watched": self.watched.dump(),
+            "rhythm": self.rhythm.dump(),
+            "foreseen": self.foreseen.dump() if self.foreseen else None,
         }
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> "ContextState":
         """Build from what :meth:`dump` gave."""
-        campaign = state["campaign"]
+        campaign, foreseen = state["campaign"], state.get("foreseen")
         return cls(
             context=state["context"],
             evidence=ConfigStatsTable.load(state["evidence"]),
@@ -113,6 +120,8 @@ class ContextState:
             renamed=state["renamed"],
             declined=state["declined"],
             watched=ContextMonitor.load(state["watched"]),
+            rhythm=JobRhythm.load(state["rhythm"]) if "rhythm" in state else JobRhythm(),
+            foreseen=None if foreseen is None else ContextForecast.load(foreseen),
         )
 
     @classmethod

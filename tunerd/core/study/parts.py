@@ -381,10 +381,16 @@ class DriftOptions:
 
 @dataclass(frozen=True, slots=True)
 class ForecastOptions:
-    """How far signals are foreseen, and what follows from it."""
+    """How far signals and contexts are foreseen, and what follows from it."""
 
     ahead: bool = True
     """Whether contexts that are to come are searched before their first job."""
+    rhythm: bool = True
+    """Whether contexts are foreseen by the hours of the week at which their jobs come."""
+    growth: bool = False
+    """Whether the next larger context is foreseen where a number of the context grows."""
+    profiling: int = 0
+    """Configurations that such a context asks profiling jobs for."""
     horizon_hours: float = 24.0
     min_probability: float = 0.1
     """Of a context within the horizon, from which it is searched."""

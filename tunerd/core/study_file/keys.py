@@ -300,15 +300,35 @@ class RunningTable(StudyFileTable):
 
 
 class ForecastTable(StudyFileTable):
-    """What is done about signals that can be foreseen."""
+    """What is done about signals and contexts that can be foreseen."""
 
     ahead: bool = Field(
         default=True,
         description="Whether contexts that are to come are searched, and recommended for, before"
         " their first job.",
     )
+    rhythm: bool = Field(
+        default=True,
+        description="Whether a context without a recent job is foreseen where its jobs came at the"
+        " same hour of the week before.",
+    )
+    growth: bool = Field(
+        default=False,
+        description="Whether the next larger context is foreseen where a number of the context"
+        " grew, such as 8, 16 and 32 GPUs.",
+    )
+    profiling: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Configurations that such a larger context asks profiling jobs for, once,"
+        " before anybody needs it.",
+    )
     horizon_hours: float = Field(
-        default=24.0, ge=0.5, le=14 * 24.0, description="How far ahead signals are foreseen."
+        default=24.0,
+        ge=0.5,
+        le=14 * 24.0,
+        description="How far ahead signals, and contexts by their rhythm, are foreseen.",
     )
     min_probability: float = Field(
         default=0.1,

@@ -1,0 +1,120 @@
+"""Contexts that come by weekday and hour: what counts as a rhythm, and when one is given up."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunerd.core.forecasting.rhythm import WEEKS, JobRhythm, contexts_to_come
+
+MONDAY = datetime(2026, 9, 7, 6, 20, tzinfo=UTC)
+DAY, WEEK = timedelta(days=1), timedelta(weeks=1)
+moments = st.floats(0, 7 * 365 * 86400).map(
+    lambda seconds: datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+)
+
+
+def rhythm(*jobs: datetime) -> JobRhythm:
+    made = JobRhythm()
+    for began in jobs:
+        made.add(began)
+    return made
+
+
+def weekly(count: int, every: int = 1) -> JobRhythm:
+    return rhythm(*(MONDAY + every * week * WEEK for week in range(count)))
+
+
+def test_what_came_every_monday_is_foreseen_for_the_next_one() -> None:
+    forecast = weekly(4).within(MONDAY + 4 * WEEK - timedelta(hours=20), DAY, 0.1)
+    assert forecast is not None
+    assert forecast.comes_at == (MONDAY + 4 * WEEK).replace(minute=0)
+    assert forecast.probability is not None
+    assert 0.8 < forecast.probability < 1
+    assert forecast.until > MONDAY + 4 * WEEK + DAY
+    assert weekly(4).within(MONDAY + 4 * WEEK - 2 * DAY, DAY, 0.1) is None
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_queue_or_summer_time_hides_nothing(hours: int) -> None:
+    late = [MONDAY + week * WEEK + timedelta(hours=hours * (week % 2)) for week in range(4)]
+    assert rhythm(*late).probability(MONDAY + 4 * WEEK) == weekly(4).probability(MONDAY + 4 * WEEK)
+
+
+def test_an_hour_at_the_end_of_a_week_has_its_neighbour_in_the_next() -> None:
+    turn = datetime(2026, 9, 10, tzinfo=UTC)  # weeks are counted from a Thursday
+    around = [turn + week * WEEK + timedelta(minutes=30 * (-1) ** week) for week in range(4)]
+    for minutes in (-30, 30):
+        assert rhythm(*around).probability(turn + 4 * WEEK + timedelta(minutes=minutes)) > 0.8
+
+
+def test_one_job_or_many_of_one_week_are_no_rhythm() -> None:
+    burst = rhythm(*(MONDAY + timedelta(minutes=10 * i) for i in range(30)))
+    for made in (JobRhythm(), weekly(1), burst):
+        assert made.probability(MONDAY + WEEK) == 0.0
+        assert made.within(MONDAY, 14 * DAY, 1e-9) is None
+
+
+def test_what_comes_every_fifth_week_is_less_probable_and_still_foreseen() -> None:
+    assert 0.1 < weekly(3, every=5).probability(MONDAY + 15 * WEEK) < 0.4
+
+
+def test_what_stays_away_is_given_up() -> None:
+    chances = [weekly(10).probability(MONDAY + (9 + away) * WEEK) for away in range(1, 8)]
+    assert chances[:3] == sorted(chances[:3], reverse=True)
+    assert min(chances[:3]) > 0.5
+    assert max(chances[3:]) == 0.0
+    assert weekly(10).probability(MONDAY + 4000 * WEEK) == 0.0
+
+
+def test_the_most_probable_come_first_and_only_so_many() -> None:
+    rhythms = {"always": weekly(8), "seldom": weekly(3, every=3), "never": weekly(1)}
+    now = MONDAY + 9 * WEEK - timedelta(hours=5)
+    rhythms["always"].add(MONDAY + 8 * WEEK)
+    assert list(contexts_to_come(rhythms.items(), now, DAY, 0.1, 9)) == ["always", "seldom"]
+    assert list(contexts_to_come(rhythms.items(), now, DAY, 0.1, 1)) == ["always"]
+    assert list(contexts_to_come(rhythms.items(), now, DAY, 0.8, 9)) == ["always"]
+
+
+@given(st.lists(moments, max_size=40), st.randoms(), moments)
+def test_the_order_of_jobs_and_what_is_kept_of_them_make_no_difference(
+    jobs: list[datetime], luck: object, now: datetime
+) -> None:
+    made, shuffled = rhythm(*jobs), [*jobs, *jobs]
+    luck.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert rhythm(*shuffled) == made
+    assert JobRhythm.load(made.dump()) == made
+    half = rhythm(*jobs[::2])
+    half.merge(rhythm(*jobs[1::2]))
+    assert half == made
+    assert 0.0 <= made.probability(now) < 1.0
+
+
+@given(st.lists(moments, max_size=200))
+def test_what_is_kept_is_bounded(jobs: list[datetime]) -> None:
+    made = rhythm(*jobs)
+    assert len(made.hours) <= 168
+    assert all(0 < weeks < 1 << WEEKS for weeks in made.hours.values())
+
+
+@given(
+    st.lists(st.integers(0, 167), max_size=20),
+    st.integers(0, 20 * 168),
+    st.integers(1, 14 * 24),
+    st.floats(0.05, 0.9),
+)
+def test_a_context_is_foreseen_if_some_hour_of_the_horizon_is_probable(
+    hours: list[int], passed: int, horizon: int, least: float
+) -> None:
+    made = rhythm(*(MONDAY + timedelta(hours=h + 168 * (i % 3)) for i, h in enumerate(hours)))
+    now = MONDAY + timedelta(hours=passed)
+    chances = [made.probability(now + timedelta(hours=h)) for h in range(horizon)]
+    forecast = made.within(now, timedelta(hours=horizon), least)
+    assert (forecast is not None) == (max(chances) >= least)
+    if forecast is not None:
+        assert forecast.probability == max(chances)
+        assert forecast.comes_at is not None
+        assert made.probability(forecast.comes_at) >= least
+        assert now.replace(minute=0) <= forecast.comes_at < now + timedelta(hours=horizon)
+        assert forecast.until > forecast.comes_at
