@@ -341,6 +341,8 @@ def _told(
     file: Path, guesses: "TableGuess", names: "dict[str, str] | Any", read: Sequence[str]
 ) -> Iterator[str]:
     """What each column was taken for, and how sure that is."""
+    from tunerd.lab.tables.metadata_columns import meaning
+
     profile = guesses.profile
     bad = f", {profile.unreadable:,} lines unreadable" if profile.unreadable else ""
     yield f"{file}: {profile.rows:,} rows, {len(profile.columns)} columns{bad}"
@@ -356,9 +358,21 @@ def _told(
         new = f" -> {called}" if called != guess.column.name else ""
         shown = f"{guess.column.name:{width}}  {role:21} {kind:8} {sure:8}{new}"
         yield f"  {shown.rstrip()}"
+    for guess in guesses.columns:
+        words = {w: n for w, n in guess.column.words.items() if meaning(w) is None}
+        if words and guess.role not in ("ignored", "label"):
+            yield f"  {_spoilt(guess.column.name, words)}"
     if (values := guesses.values).rows:
         meanings = {"ran": "a run that was not measured"}.get(values.meaning, "a run that failed")
         yield (
             f"  {guesses.objective.column.name} = {values.shown} in {values.rows:,} rows is taken "
             f"for {meanings}: see `impossible` in the draft"
         )
+
+
+def _spoilt(column: str, words: "Mapping[str, int]") -> str:
+    """What stands where a column has numbers, and that it counts as missing."""
+    rows = sum(words.values())
+    shown = ", ".join(repr(word[:20]) for word in list(words)[:3])
+    more = ", ..." if len(words) > 3 else ""
+    return f"{column}: {shown}{more} in {rows:,} row{'' if rows == 1 else 's'} count as missing"

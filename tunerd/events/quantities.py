@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # its own package brings pydantic and numpy
     from tunerd.core.study.mapping import NumberFormat
 
-__all__ = ["PLAIN", "NumberNotation", "read_duration", "read_quantity", "read_size", "without_unit"]
+__all__ = ["PLAIN", "SPREAD", "NumberNotation", "read_duration", "read_quantity", "read_size", "without_unit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,9 @@ class NumberNotation:
 
 
 PLAIN = NumberNotation()
+SPREAD = "±"
+"""The unit of numbers with what they spread by: ``14.9 ± 0.4``."""
+_SPREAD = re.compile(r"\s*\(?(?:±|\+/-|\+-)")
 MAX_LENGTH = 100
 """Characters of a number. What is longer is prose, and would take time."""
 
@@ -60,7 +63,9 @@ def read_quantity(text: str, notation: NumberNotation) -> int | float:
 
 
 def without_unit(text: str, unit: str) -> str:
-    """A number without its unit; as it stands where it has none."""
+    """A number without its unit; as it stands where it has none. Its spread may be its unit."""
+    if unit == SPREAD:
+        return _SPREAD.split(text, maxsplit=1)[0].rstrip()
     if text.endswith(unit):
         return text[: -len(unit)].rstrip()
     return text[len(unit) :].lstrip() if text.startswith(unit) else text

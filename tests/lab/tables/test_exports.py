@@ -124,6 +124,20 @@ EXPECTED = {
         {OK: 15, "failed": 1, "timeout": 1, "out_of_memory": 1}, "endtime"),
     "go_bench.txt": Expected(
         "go_bench", "ns_per_op", "minimize", "gomaxprocs workers", "function size", {OK: 24}),
+    "go_workers.txt": Expected(
+        "go_bench", "ns_per_op", "minimize", "workers", "function size", {OK: 18}),
+    "joblog_of_shells.log": Expected(
+        "parallel", "JobRuntime", "minimize", "threads tol", "", {OK: 12}, "finished_at"),
+    "joblog_of_pipes.log": Expected(
+        "parallel", "JobRuntime", "minimize", "T level", "input",
+        {OK: 17, "failed": 1}, "finished_at"),
+    "criterion.csv": Expected(
+        "criterion", "time_per_iteration_s", "minimize", "value", "function", {OK: 32}),
+    "ncu.csv": Expected(
+        "long", "Duration", "minimize", "Block_Size", "Kernel_Name Grid_Size", {OK: 16}),
+    "autotvm.json": Expected(
+        "autotvm", "time_s", "minimize", "tile_y tile_x tile_k auto_unroll", "",
+        {OK: 25, "failed": 5}, "finished_at"),
     "results.md": Expected(
         None, "tokens_s", "maximize", "TP batch kv", "GPU", {OK: 24}),
     "benchmark_dotnet.csv": Expected(
@@ -479,6 +493,11 @@ def test_a_job_of_pbs_is_read_whatever_it_asked_for(tmp_path: Path) -> None:
         ("db --password hunter2 API_KEY=k --db-token=t", "program=db"),
         ("mpirun -np 8 -x NCCL_ALGO=Ring -x NCCL_NTHREADS=2 ./perf", "program=mpirun np=8"
          " NCCL_ALGO=Ring NCCL_NTHREADS=2 arg1=./perf"),
+        ("cat f.txt | xz -T1 -6 | wc -c", "input=f.txt program=xz T=1 level=6"),
+        ("bash -c 'module load x; ./solve --threads 4 < in | tee log; echo done'",
+         "program=./solve threads=4"),
+        ("env A=1 sh -xc 'time ./a -O3' b", "A=1 program=./a O=3"),
+        ("bash run.sh 4", "program=bash arg1=run.sh arg2=4"),
         ("echo 'it", ""),
         ("", ""),
         ("x " + "y" * 5_000, ""),

@@ -50,7 +50,7 @@ class ColumnTable(StudyFileTable):
         default="",
         max_length=100,
         description='What stands behind its numbers and is taken off: "ms" where a cell says'
-        ' "12.5 ms".',
+        ' "12.5 ms". "±" takes off what they spread by: "14.9 ± 0.4".',
     )
     values: dict[str, Value] = Field(
         default_factory=dict,

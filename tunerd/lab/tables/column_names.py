@@ -13,6 +13,7 @@ from tunerd.lab.tables.vocabulary import (
     DEVICES,
     LABELS,
     MEASURES,
+    MISHAPS,
     OUTCOMES,
     PARAMETER,
     QUALIFIERS,
@@ -41,6 +42,9 @@ _EXPANDED = {
     **dict.fromkeys(("length", "size of"), "len"),
     **dict.fromkeys(("std", "stdev", "stddev", "sd", "stdv"), "std"),
     **dict.fromkeys(("avg", "average"), "mean"),
+    "med": "median",
+    **dict.fromkeys(("minimum", "fastest"), "min"),
+    **dict.fromkeys(("maximum", "slowest"), "max"),
     **dict.fromkeys(("bsz", "bs", "batchsize"), "batch size"),
     **dict.fromkeys(("gas", "gradaccum"), "gradient accumulation"),
     **dict.fromkeys(("proc", "pe"), "process"),
@@ -122,11 +126,18 @@ _SINGLE = (
 """Words of which names are made."""
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?![a-z])")
+_PERCENTILE = re.compile(
+    r"(?<![A-Za-z0-9.])(?:p[ _]?\((\d\d(?:\.\d+)?)\)"
+    r"|p?(\d{1,3}(?:\.\d+)?) ?%(?:'?ile\b| ?line\b)?"
+    r"|(\d?[05]|[789][058]|99|\d\d\.\d+)th(?:[ _]?(?:percentile|pct|%))?(?![A-Za-z0-9]))",
+    re.IGNORECASE,
+)
+"""Percentiles as load tests write them: ``95%``, ``90% Line``, ``99.900%``, ``99th``, ``p(95)``."""
 
 
 def words(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations spelt out, "number of" left out."""
-    text = slashes_read(plain_unit(name))
+    text = _PERCENTILE.sub(_percentile, slashes_read(plain_unit(name)))
     text = text.replace("µ", "u").replace("%", " pct ").replace("#", " n ")
     text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
     text = re.sub(r"([GTMP])[Ff][Ll][Oo][Pp][Ss]?", lambda unit: f" {unit[1].lower()}flops ", text)
@@ -135,6 +146,12 @@ def words(name: str) -> tuple[str, ...]:
     words_read = [word for part in parts if part for word in _expanded(part.lower())]
     several = [part for word in words_read if word != "n" for part in _parted(word)]
     return tuple(several or words_read)
+
+
+def _percentile(match: re.Match[str]) -> str:
+    number = float(match[1] or match[2] or match[3])
+    whole = f"p{number:.0f}"
+    return " max " if number == 100 else f" {whole if whole in STATISTICS else 'percentile'} "
 
 
 def _parted(word: str) -> tuple[str, ...]:
@@ -296,7 +313,7 @@ def _certainly_measured(found: Sequence[str]) -> bool:
     word_set = frozenset(found)
     if word_set & WISHES:
         return False
-    if word_set & STATISTICS or word_set & OUTCOMES:
+    if word_set & STATISTICS or word_set & OUTCOMES or (word_set & MISHAPS and "max" not in found):
         return True
     if word_set & DEVICES and word_set & SENSORS and "memory" not in word_set:
         return True

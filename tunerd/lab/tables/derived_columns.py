@@ -3,7 +3,8 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from decimal import Decimal
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from tunerd.lab.tables.column_names import ColumnName
 from tunerd.lab.tables.profile import ColumnProfile
 from tunerd.lab.tables.relations import determines, grouped, products
 
-__all__ = ["DerivationRule", "following", "rule_of", "total_of"]
+__all__ = ["DerivationRule", "following", "rounded_of", "rule_of", "total_of"]
 
 _TOTALS = {"total", "overall", "sum", "aggregate", "all"}
 
@@ -103,6 +104,38 @@ def rule_of(
             if number.numeric and (has := _multiple(column, number, thing)) is not None:
                 return DerivationRule((number.name,), thing.name, _whole(has, thing))
     return None
+
+
+def rounded_of(
+    column: ColumnProfile, name: ColumnName, inputs: Sequence[ColumnProfile]
+) -> DerivationRule | None:
+    """How a number is a product or a quotient of two others, rounded as it is written: the cells of
+    each rank. ``None`` if it is not. What holds exactly is one only where its name says "per"."""
+    values = [value for value in column.counts if isinstance(value, int | float)]
+    if not column.numeric or name.weight("parameter") >= 3 or len(values) < SEVERAL:
+        return None
+    rounding = 0.51 * 10.0 ** -max(map(_decimals, values))
+    most = column.distinct if "per" in name.words else column.distinct - 1
+    numbers = [c for c in inputs if c.numeric and c is not column and 1 < c.distinct <= most][:MOST]
+    for one, other in permutations(numbers, 2):
+        products = [one.numbers / other.numbers]
+        products += [one.numbers * other.numbers] if one.place < other.place else []
+        for product in products:
+            gaps = np.abs(product - column.numbers)[np.isfinite(column.numbers)]
+            rows = len(np.unique(np.stack([one.codes, other.codes]), axis=1)[0])
+            if rows < SEVERAL + 1 or not np.isfinite(gaps).all() or gaps.max(initial=0) > rounding:
+                continue
+            exact = gaps.max(initial=0) <= 1e-9 * float(np.nanmax(np.abs(column.numbers)))
+            fine = rounding < 0.05 * float(np.nanmin(np.abs(product)))
+            if (fine and not exact) or ("per" in name.words and fine):
+                return DerivationRule(follows=(one.name, other.name))
+    return None
+
+
+def _decimals(value: float) -> int:
+    """Digits behind the point of a number as it is written."""
+    exponent = Decimal(repr(value)).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def total_of(column: ColumnProfile, inputs: Sequence[ColumnProfile]) -> DerivationRule | None:

@@ -183,7 +183,8 @@ def _status_in_objective(guesses: TableGuess) -> list[str]:
     column = guesses.objective.column
     if not column.words:
         return []
-    values = {word: meaning(word) or "failed" for word in column.words}
+    # What is spoilt says nothing of the job.
+    values = {w: meaning(w) or ("failed" if w.isalpha() else "cancelled") for w in column.words}
     table = {"column": column.name, "values": values, "other": "succeeded"}
     about = f"{column.name} has words where numbers belong, which say how the job ended."
     return [*comment(about), f"status = {value_of(table)}"]

@@ -18,18 +18,18 @@ from tunerd.core.study.context_key import clean_value
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import open_regular
 from tunerd.lab.tables.documents import document_records, is_document, is_log, log_records
-from tunerd.lab.tables.encodings import WESTERN
+from tunerd.lab.tables.encodings import guessed_encoding
 from tunerd.lab.tables.exports import ReadOptions, TableHead, recognised
 from tunerd.lab.tables.folders import folder_bytes, folder_digest, folder_rows
 from tunerd.lab.tables.parquet import parquet_columns, parquet_rows
 from tunerd.lab.tables.row_filter import strays
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, renumbered
 from tunerd.lab.tables.text_tables import (
-    COMMENTS,
     SAMPLE,
     CsvHeader,
     csv_header,
     csv_rows,
+    is_comment,
     is_prose,
     json_rows,
     lines_above,
@@ -50,6 +50,7 @@ HEAD = 200
 MAX_NAME = 1_000
 """Characters of a column's name."""
 AS_IT_STANDS = ReadOptions()
+_A_GUESS = ", by its letters; if they look wrong, save it as UTF-8"
 
 
 class TableFile:
@@ -125,8 +126,8 @@ class TableFile:
         """Sentences about how it was read: what it was recognised as, what was left out."""
         export = [] if self.export is None else self.export.told(self.reading)
         is_text = self.form not in ("parquet", "folder")
-        western = is_text and text_encoding(self.path) == WESTERN
-        letters = ["is not UTF-8, and read as Windows-1252 (Latin-1)"] if western else []
+        encoding = guessed_encoding(text_encoding(self.path)) if is_text else ""
+        letters = [f"is not UTF-8, and read as {encoding}{_A_GUESS}"] if encoding else []
         return [*export, *letters, *self.not_jobs.told()]
 
     def _without_empty(self) -> tuple[str | None, ...]:
@@ -231,7 +232,7 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
         delimiter = file.told_delimiter()
     delimiter = delimiter or sniffed(sample, "\t" if _named(path, ".tsv", ".tab") else ",")
     above = lines_above(sample, delimiter)
-    if not above and is_prose(sample, delimiter):
+    if not above and (is_prose(sample, delimiter) or _is_yaml(start)):
         raise _wrong(path, _no_table(start))
     header = _header(path, delimiter, above)
     names = [name or f"column_{place}" for place, name in enumerate(header.fields, 1)]
@@ -240,7 +241,7 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
 
 def _without_comments(start: str) -> str:
     """A text from the first line that is no comment on."""
-    while start.startswith(COMMENTS) and "\n" in start:
+    while is_comment(start) and "\n" in start:
         start = start.partition("\n")[2].lstrip()
     return start
 
@@ -254,12 +255,24 @@ def _no_table(start: str) -> str:
     lines = (line.strip() for line in start[:10_000].splitlines())
     line = next((line for line in lines if re.search(r"\w", line)), "")
     shown = line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]}..."
-    yaml = " (yq -o json makes JSON of YAML)" if start.startswith(("- ", "---")) else ""
+    yaml = " (yq -o json makes JSON of YAML)" if _is_yaml(start) else ""
     return (
         f"its lines are no table that tunerd can read, such as {shown!a}. Write a line for each job"
         f" below one with the names of the columns (CSV), or a JSON object a line{yaml}. Files of"
         " the tools that docs/import.md lists are read as they are"
     )
+
+
+_YAML_LINE = re.compile(r"\s*(?:- |-$|#|(?:- )?[\w .\"'/-]{1,80}:(?: |$)|---$)")
+
+
+def _is_yaml(start: str) -> bool:
+    """Whether a text is YAML: nearly all of its lines name something or begin an entry, and no
+    comma stands between what would be the names of columns."""
+    lines = [line for line in start[:10_000].splitlines()[:-1] if line.strip()]
+    if len(lines) < 2 or "," in lines[0]:
+        return start.startswith(("- ", "---"))
+    return all(map(_YAML_LINE.match, lines[:200]))
 
 
 def _named(path: Path, *suffixes: str) -> bool:

@@ -5,6 +5,7 @@ from typing import cast
 
 from tunerd.lab.tables.column_names import ColumnName
 from tunerd.lab.tables.exports import INPUT, ColumnHint
+from tunerd.lab.tables.exports.base import A_SEED, is_seed
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.roles import ColumnGuess, Role
 from tunerd.lab.tables.tunable import can_be_tuned
@@ -21,9 +22,8 @@ def hinted(
     for column, hint in _hints(profile, known):
         role = _role(column, hint, taken)
         if role is not None:
-            guesses[column.name] = ColumnGuess(
-                column, names[column.name], role, hint.sure, hint.why
-            )
+            why = A_SEED if role == "label" and hint.role in (INPUT, "parameter") else hint.why
+            guesses[column.name] = ColumnGuess(column, names[column.name], role, hint.sure, why)
     return guesses
 
 
@@ -70,6 +70,8 @@ _ONE_EACH = ("objective", "status", "finished_at", "job_id", "user")
 def _role(column: ColumnProfile, hint: ColumnHint, taken: set[Role]) -> Role | None:
     """The role of a column; ``None`` where its values do not bear it out, or say more."""
     role = cast("Role", hint.role)
+    if hint.role in (INPUT, "parameter") and is_seed(hint.name or column.name):
+        return "label"
     if not hint.role or hint.role == INPUT:
         return None
     if column.kind == "empty":

@@ -162,7 +162,8 @@ def _status_weight(column: ColumnProfile, name: ColumnName) -> float:
         coded = bool({"code", "exit", "exitcode", "exitval", "returncode"} & set(name.words))
         if name.words in (("rc",), ("error",), ("errno",), ("err",)):
             return 4.0 if small and column.counts.get(0, 0) > 0 else 0.0
-        truth = set(column.counts) <= {0, 1} and name.weight("status") > others
+        counted = re.search(r"count|num|#", column.name, re.IGNORECASE) is not None
+        truth = set(column.counts) <= {0, 1} and name.weight("status") > others and not counted
         return name.weight("status") - 0.5 if small and (coded or truth) else 0.0
     clear = {"succeeded", "out_of_memory", "failed", "timeout", "cancelled", "preempted"}
     understood = [(meaning(str(value)), count) for value, count in column.counts.items()]
@@ -251,7 +252,8 @@ def _why_no_part(
         return "ignored", "its name is a secret's, and no study file should hold its values"
     if column.numeric and set(name.words) & USERS and "id" not in name.words:
         return None  # how many there were
-    if column.kind == "float" or (column.kind == "bool" and weight < 5):
+    aside = weight >= 5 and (column.kind == "bool" or name.leaf != column.name)
+    if column.kind in ("float", "bool") and not aside:
         return None
     if column.kind in ("category", "text") and (what := _of_machines(column, name)):
         return "label", f"its values are {what}"

@@ -9,13 +9,15 @@ import numpy as np
 
 from tunerd.core.arrays import BoolArray
 from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.events.quantities import SPREAD
 from tunerd.lab.tables.column_names import ColumnName, read_name
+from tunerd.lab.tables.full_grid import came_out, full_grid
 from tunerd.lab.tables.metadata_columns import meaning
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.rates import rate_of
-from tunerd.lab.tables.relations import explained, same_gaps
+from tunerd.lab.tables.relations import determines, explained, grouped, same_gaps
 from tunerd.lab.tables.roles import ColumnGuess, Goal, sureness
-from tunerd.lab.tables.vocabulary import QUALITY
+from tunerd.lab.tables.vocabulary import QUALITY, STATISTICS
 
 __all__ = [
     "find_measured",
@@ -76,7 +78,12 @@ def find_measured(
     open_ = [c for c in profile.columns if c.name not in known and c.numeric]
     failed = _failed(known.values())
     margins = {c.name: _margin(c, names[c.name], failed) for c in open_}
-    margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if _is_certain(c, names)}
+    bare = [c.name for c in open_ if _is_bare_statistic(names[c.name])]
+    certain = {c.name for c in open_ if names[c.name].certainly_measured or _has_spread(c)}
+    certain |= set(bare) if len(bare) > 1 else set()
+    margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if c.name in certain}
+    results = _came_out(profile, names, margins, known)
+    margins |= results
     sure = {name for name, (margin, _) in margins.items() if margin >= 2}
     sure |= {guess.column.name for guess in known.values() if guess.role in ("objective", "metric")}
     first = min((profile.column(name).place for name in sure), default=len(profile.columns))
@@ -87,11 +94,11 @@ def find_measured(
     for column in open_:
         name = names[column.name]
         margin, why = margins[column.name]
-        if column.place > first and margin < 2:
+        if column.place > first and margin < 2 and _chosen(name) < 4:
             margin += _bonus(column, inputs)
         if any(same_gaps(column, profile.column(other)) for other in sure - {column.name}):
             margin, why = margin + 2.0, f"{why}; is missing where other measurements are"
-        silent = not name.said
+        silent = not name.said and column.name not in certain and column.name not in results
         if silent and 0 < margin < 3 and sure and explained(column, inputs) < 0.05:
             continue  # drawn at random, like a learning rate: nothing that was chosen explains it
         if margin > 0:
@@ -101,10 +108,42 @@ def find_measured(
     return guesses
 
 
-def _is_certain(column: ColumnProfile, names: Mapping[str, ColumnName]) -> bool:
-    """Whether a column was measured whatever its values look like: a spread, or beside others of
-    the same thing (latency, latency_std), a percentile, a mean power."""
-    return names[column.name].certainly_measured
+def _has_spread(column: ColumnProfile) -> bool:
+    """Whether its numbers stand beside what they spread by."""
+    return column.written.notation.unit == SPREAD
+
+
+def _is_bare_statistic(name: ColumnName) -> bool:
+    """Whether a name says no more than "average" or "max": one of several of the same thing."""
+    word_set = set(name.words)
+    return bool(word_set) and word_set <= _BARE
+
+
+_BARE = STATISTICS | {"mean", "min", "max", "ms", "us", "ns", "s"}
+
+
+def _came_out(
+    profile: TableProfile,
+    names: Mapping[str, ColumnName],
+    margins: Mapping[str, tuple[float, str]],
+    known: Mapping[str, ColumnGuess],
+) -> dict[str, tuple[float, str]]:
+    """The margins of numbers that differ from run to run of a full grid, and that nobody sets."""
+    inputs = {name for name, guess in known.items() if guess.role in ("context", "parameter")}
+    settings = [
+        column
+        for column in profile.columns
+        if column.name in inputs
+        or (column.name not in known and margins.get(column.name, (-1.0,))[0] < 2)
+    ]
+    settings.sort(key=lambda column: (_chosen(names[column.name]) < 2, column.place))
+    grid = full_grid(settings)
+    shown = ", ".join(setting.name for setting in grid)
+    return {
+        name: (max(margin, 2.5), f"differs from run to run of a full grid of {shown}"[:160])
+        for name, (margin, _) in margins.items()
+        if margin < 2.5 and _chosen(names[name]) < 3 and came_out(profile.column(name), grid)
+    }
 
 
 def _certain(column: ColumnProfile, margin: tuple[float, str]) -> tuple[float, str]:
@@ -171,6 +210,7 @@ def pick_objective(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> C
             " differs from job to job, such as a speed or a time; name it with --objective COLUMN"
         )
         raise MisconfiguredError([ValidationProblem("table", message + _called_measured(profile))])
+    among = [guess for guess in among if not _is_property(guess.column, profile, found)] or among
     ranked = sorted(among, key=_rank, reverse=True)
     best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
     lead = _rank(best) - (_rank(second) if second else 0.0)
@@ -184,6 +224,15 @@ def pick_objective(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> C
     elif second is not None and second.name.rank > 0:
         why += f"; the next likely is {second.column.name}"
     return replace(best, role="objective", sure=sure, why=why)
+
+
+def _is_property(
+    column: ColumnProfile, profile: TableProfile, found: Mapping[str, ColumnGuess]
+) -> bool:
+    """Whether a number is one of the things that were chosen, such as the price of a machine: it
+    is the same wherever they are, and nothing that is measured is."""
+    things = [c for c in profile.columns if c.kind in ("category", "bool") and c.name not in found]
+    return column.distinct <= FEW and determines(grouped(things, profile.sampled), column)
 
 
 def _is_quality(one: ColumnGuess) -> bool:

@@ -8,7 +8,14 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from tunerd.events.quantities import PLAIN, NumberNotation, read_duration, read_quantity, read_size
+from tunerd.events.quantities import (
+    PLAIN,
+    SPREAD,
+    NumberNotation,
+    read_duration,
+    read_quantity,
+    read_size,
+)
 from tunerd.lab.tables.column_names import words
 from tunerd.lab.tables.values import is_nothing
 from tunerd.lab.tables.vocabulary import word_set
@@ -90,7 +97,7 @@ def _most(fitting: Collection[str], texts: Sequence[str]) -> bool:
 def _found(name: str, texts: Sequence[str]) -> ColumnNotation:
     if not texts or all(_is_plain(text) for text in texts):
         return AS_IT_STANDS
-    for look in (_with_unit, _durations, _sizes):
+    for look in (_with_spread, _with_unit, _durations, _sizes):
         if (written := look(name, texts)) is not None:
             return written
     return AS_IT_STANDS
@@ -102,6 +109,18 @@ def _is_plain(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_PLUS_MINUS = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*\(?(?:±|\+/-|\+-)\s*[\d.,]+%?\)?")
+
+
+def _with_spread(_: str, texts: Sequence[str]) -> ColumnNotation | None:
+    """A column whose numbers have their spread behind them: 14.9 ± 0.4."""
+    fitting = [text for text in texts if _PLUS_MINUS.fullmatch(text)]
+    bare = [text for text in texts if _is_plain(text)]
+    if not fitting or len(bare) > len(fitting) or not _most([*fitting, *bare], texts):
+        return None
+    return ColumnNotation(NumberNotation("number", SPREAD))
 
 
 def _with_unit(_: str, texts: Sequence[str]) -> ColumnNotation | None:

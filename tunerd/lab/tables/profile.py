@@ -19,7 +19,7 @@ from tunerd.events.times import read_time
 from tunerd.lab.tables.exports import DetectedExport, ReadOptions
 from tunerd.lab.tables.files import TableFile, TableRow
 from tunerd.lab.tables.notations import AS_IT_STANDS, ColumnNotation, notations
-from tunerd.lab.tables.values import is_nothing, number_in, truth_in, value_name
+from tunerd.lab.tables.values import is_nothing, number_in, status_in, truth_in, value_name
 
 __all__ = ["ColumnProfile", "Kind", "TableProfile", "profile"]
 
@@ -34,6 +34,9 @@ APART = 1_000
 """How much farther apart different numbers lie than those that only rounding tells apart."""
 GAP = 0.1
 """Share of the rows from which on ``None`` among few numbers is a value and not a gap."""
+DAMAGED = 1 / 8
+"""Share of the rows that may have something else where a column has numbers or times, each once:
+it is spoilt, and says nothing of the column."""
 FEW = 12
 MAX_TEXT = 200
 """Characters of a category; what is longer is prose."""
@@ -290,8 +293,16 @@ def _are_numbers(numbers: Mapping[Raw, int | float], seen: Mapping[Raw, int]) ->
     ]
     if not words:
         return True
-    rows = sum(seen.values()) - sum(seen[raw] for raw in words)
-    return len(numbers) >= 20 and len(words) <= 8 and 10 * rows > sum(seen.values())
+    rows, odd = sum(seen.values()), sum(seen[raw] for raw in words)
+    if len(numbers) >= 20 and len(words) <= 8 and odd < 0.9 * rows:
+        return True
+    return odd == len(words) <= DAMAGED * rows and all(map(_is_damaged, words))
+
+
+def _is_damaged(raw: Raw) -> bool:
+    """Whether a text says how a job ended or was spoilt: ``OOM``, ``#####``, ``12:3x``, and not a
+    word that may be set, such as ``auto``."""
+    return isinstance(raw, str) and (not raw.isalpha() or status_in(raw) is not None)
 
 
 def _is_nothing(raw: Raw) -> bool:
@@ -429,9 +440,10 @@ def _time_form(seen: Mapping[Raw, int]) -> str | None:
     words = len(texts) - len(times)
     if not times or len(texts) < len(seen) - 3 or words > 3 or 4 * words > len(times):
         return None
-    for form in _FORMS:
-        if all(_moment(text, form) is not None for text in times):
-            return form
+    for most_damaged in (0, int(DAMAGED * len(times))):
+        for form in _FORMS:
+            if sum(_moment(text, form) is None for text in times) <= most_damaged:
+                return form
     return None
 
 

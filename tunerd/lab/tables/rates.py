@@ -44,6 +44,7 @@ min: min mins minute minutes
 h: h hr hrs hour hours
 day: day days
 """)
+_LONG = {"week", "weeks", "month", "months", "year", "years"}
 _SHORT = {"ms", "µs", "ns"}
 """Units of times more than of rates."""
 _BYTES = _table("""
@@ -254,9 +255,10 @@ def _with_per(tokens: list[str]) -> RateMeaning | None:
     seconds = [word for word in tail if word in _TIMES]
     if not _COSTS.isdisjoint(head):
         return RateMeaning("minimize", SURE, None, f"{head[-1]} for each {tail[0]}")
+    spent = head[-1] in _TIMES and (seconds or tail[-1] in _LONG)
+    if spent and head[-2:-1] and head[-2] in _HARDWARE:
+        return RateMeaning("minimize", SURE, None, f"{head[-2]} time that is spent")
     if head[-1] in _TIMES and seconds:
-        if head[-2:-1] and head[-2] in _HARDWARE:
-            return RateMeaning("minimize", SURE, None, f"{head[-2]} time that is spent")
         return _simulated(head[-1], seconds[-1])
     if head == ["t"] and tail == ["s"]:  # as llama.cpp writes tokens
         return _speed(["tok"], "s", [], LIKELY)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tunerd.core.observation import Value
 from tunerd.lab.tables.rows import TableRow
 
-__all__ = ["RowFilter", "strays"]
+__all__ = ["RowFilter", "is_unit", "strays"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -123,10 +123,13 @@ def _units(row: TableRow, numeric: set[str]) -> dict[str, str] | None:
         return None
     if not any(name in numeric and not _number(text) for name, text in texts.items()):
         return None
-    return texts if all(map(_is_unit, texts.values())) else None
+    above_numbers = numeric.issuperset(texts) and not any(map(_number, texts.values()))
+    apart = above_numbers and len(row.values) > len(numeric)  # nothing says what was run
+    return texts if apart or all(map(is_unit, texts.values())) else None
 
 
-def _is_unit(text: str) -> bool:
+def is_unit(text: str) -> bool:
+    """Whether a text is a unit or a type, as tables have them below their header."""
     return bool(_BRACKETED.fullmatch(text)) or text.lower() in _UNIT_WORDS
 
 

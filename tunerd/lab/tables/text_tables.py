@@ -24,14 +24,15 @@ import msgspec
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import open_regular
 from tunerd.lab.tables.encodings import Encoding, encoding_of
+from tunerd.lab.tables.header_rows import MOST_LINES, are_units, has_data, joined
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, flattened, shortened
 
 __all__ = [
-    "COMMENTS",
     "CsvHeader",
     "TextReader",
     "csv_header",
     "csv_rows",
+    "is_comment",
     "is_prose",
     "json_rows",
     "lines_above",
@@ -49,14 +50,20 @@ MOST_SKIPPED = 32 << 20
 packs into a megabyte, and takes half a minute."""
 
 SAMPLE = 64 << 10
-COMMENTS = ("#", "//")
-"""What lines begin with that are for people."""
+_COMMENT = re.compile(r"\s*(?:#|//|==\w+==)")
+"""What lines begin with that are for people; NVIDIA's profilers and valgrind say who speaks."""
 DELIMITERS = ",\t;|"
 MOST_ABOVE, LEAST_ROWS = 40, 3
 """Records above the names of the columns at most, and alike ones that make a table."""
 MISSING = frozenset({"", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"})
 """How programs write a missing value into a CSV. Not ``NA`` and ``None``, which are values of
 categories too; where numbers belong those cannot be used either."""
+
+
+def is_comment(line: str) -> bool:
+    """Whether a line is for people, by its beginning."""
+    return _COMMENT.match(line) is not None
+
 
 _TOLD = re.compile(r"\"?sep=([,;|\t])\"?", re.IGNORECASE)
 
@@ -129,7 +136,7 @@ class TextReader:
     @property
     def commented(self) -> bool:
         """Whether the row that is being read begins as comments do."""
-        return bool(self.taken) and self.taken[0].lstrip().startswith(COMMENTS)
+        return bool(self.taken) and is_comment(self.taken[0])
 
     def shown(self) -> str:
         """The row that is being read, as it stands in the file."""
@@ -222,7 +229,7 @@ def lines_above(sample: str, delimiter: str) -> int:
     lines = sample.splitlines(keepends=True)
     if lines and _TOLD.fullmatch(lines[0].rstrip("\r\n")):
         del lines[0]  # as told_delimiter takes it
-    text = "".join(line for line in lines if not line.lstrip().startswith(COMMENTS))
+    text = "".join(line for line in lines if not is_comment(line))
     return _above(_sampled(text, delimiter))
 
 
@@ -235,7 +242,7 @@ def is_prose(sample: str, delimiter: str) -> bool:
     belong is prose, or what the line below says as well, ``threads=8`` or the time of day."""
     records = _sampled(sample, delimiter)
     comments = 0
-    while comments < len(records) and records[comments][0].lstrip().startswith(COMMENTS):
+    while comments < len(records) and is_comment(records[comments][0]):
         comments += 1
     lines = records[comments:]
     if not lines:
@@ -319,7 +326,8 @@ def csv_header(file: TextReader, delimiter: str, above: int = 0) -> CsvHeader:
         if comment is not None and _names(comment, header):
             return comment
         given = [name for name in header.fields if name]
-        return _of_two_lines(file, header, delimiter) if len(set(given)) < len(given) else header
+        grouped = len(set(given)) < len(given) or (len(given) > 1 and "" in header.fields[1:-1])
+        return _of_several_lines(file, header, delimiter) if grouped else header
     return comment or CsvHeader(())
 
 
@@ -331,20 +339,21 @@ def _stripped(fields: Sequence[str]) -> tuple[str, ...]:
     return tuple(field.strip().strip(_MARK) for field in fields)
 
 
-def _of_two_lines(file: TextReader, header: CsvHeader, delimiter: str) -> CsvHeader:
-    """The header with the names of the line below it, where pandas wrote columns in groups:
-    ``params,params`` over ``lr,dropout``. Else as it is."""
+def _of_several_lines(file: TextReader, header: CsvHeader, delimiter: str) -> CsvHeader:
+    """The header with the names of the lines below it, where columns are named in groups:
+    ``params,params`` over ``lr,dropout``, or a merged cell. Else as it is."""
+    lines = {header.line: header.fields}
     for fields, mistake in _csv_lines(file, delimiter):
         below = _stripped(fields)
-        if mistake or len(below) != len(header.fields) or any(map(_is_number, below)):
+        if mistake or len(below) != len(header.fields):
             return header
-        pairs = zip(header.fields, below, strict=True)
-        names = tuple(
-            f"{upper}_{other}" if upper and other else upper or other for upper, other in pairs
-        )
-        alike = len(set(filter(None, names))) < len([name for name in names if name])
-        return header if alike else CsvHeader(names, False, file.line)
-    return header
+        if has_data(below) or len(lines) == MOST_LINES:
+            break
+        lines[file.line] = below
+    while len(lines) > 1 and are_units(lines[max(lines)]):
+        del lines[max(lines)]
+    names = joined(list(lines.values())) if len(lines) > 1 else None
+    return header if names is None else CsvHeader(names, False, max(lines))
 
 
 def _names(comment: CsvHeader, first: CsvHeader) -> bool:
@@ -427,9 +436,9 @@ def _no_row(file: TextReader, header: CsvHeader, fields: Sequence[str]) -> str |
         return None
     if not start:
         return None if len(fields) == 1 else ""
-    if file.commented and (header.commented or not header.fields[0].startswith(COMMENTS)):
+    if file.commented and (header.commented or not is_comment(header.fields[0])):
         line = file.taken[0].lstrip()
-        if header.commented or line.startswith(("# ", "//")) or len(fields) != many:
+        if header.commented or line.startswith(("# ", "//", "==")) or len(fields) != many:
             file.keep_one_line()
             again = header.commented and all(name in line for name in header.fields)
             return AGAIN if again else "a comment"
@@ -492,7 +501,7 @@ def json_rows(file: TextReader, not_jobs: SkippedRows) -> Iterator[TableRow | Un
     """One row for each line that is a JSON object; comments between them are told."""
     number = 0
     for line, mistake in _json_lines(file):
-        if line.lstrip().startswith(COMMENTS):
+        if is_comment(line):
             not_jobs.add("a comment", file.line)
             continue
         number += 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tunerd.core.arrays import IntArray
-from tunerd.lab.tables.column_names import ColumnName
-from tunerd.lab.tables.derived_columns import following, rule_of, total_of
+from tunerd.lab.tables.column_names import ColumnName, words
+from tunerd.lab.tables.derived_columns import following, rounded_of, rule_of, total_of
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.relations import counts_up_within, explained, grouped, varies_within
 from tunerd.lab.tables.roles import SAID, ColumnGuess, Role, sureness
@@ -39,6 +39,10 @@ _COUNTERS = {
     *("execution", "measurement", "invocation", "launch", "repeat", "run"),
 }
 """What people call the number of a repeat."""
+_DRAWN = {"lr", "learning", "dropout", "decay", "momentum", "alpha", "gamma", "eta"}
+_PARTS = {"layer", "hidden", "unit", "head", "width", "embedding", "embed", "filter", "channel"}
+"""What a model is made of: a search for its hyper-parameters, in which others were drawn at random,
+tunes these too."""
 _PLAIN = {"schema", "version", "type", "kind", "format", "release"}
 """Words that are worth nothing with a single value: they may say anything about the table."""
 _SETTINGS = re.compile(
@@ -119,7 +123,8 @@ def find_inputs(
     for column in varying:
         guess = evidence[column.name]
         leading = chosen - follow.keys()
-        rule = rule_of(column, names[column.name], [*varying, *given], leading)
+        rule = rounded_of(column, names[column.name], [*varying, *given])
+        rule = rule or rule_of(column, names[column.name], [*varying, *given], leading)
         rule = rule or follow.get(column.name)
         if rule is not None:
             guesses[column.name] = ColumnGuess(
@@ -263,10 +268,24 @@ def _evidence(
         leading, part = _silent(column, name, clear, profile)
         margin += leading
         why += part
+    if set(name.words) & _PARTS and column.numeric and _is_search(clear, profile):
+        margin += 4.0
+        why.append("what a model is made of is searched for here")
     margin += 0.5 * _neighbours(column, clear, profile)
     if not why:
         why.append("its name says nothing, and most of what is written down was chosen")
     return TunableEvidence(margin, "; ".join(why))
+
+
+def _is_search(clear: Mapping[str, int], profile: TableProfile) -> bool:
+    """Whether a table is of a search for hyper-parameters: some of them were drawn at random."""
+    return any(
+        column.kind == "float"
+        and clear.get(column.name, 0) > 0
+        and 2 * column.distinct > column.present
+        and not _DRAWN.isdisjoint(words(column.name))
+        for column in profile.columns
+    )
 
 
 def _silent(

@@ -14,6 +14,7 @@ __all__ = [
     "DEVICES",
     "LABELS",
     "MEASURES",
+    "MISHAPS",
     "OUTCOMES",
     "PARAMETER",
     "QUALIFIERS",
@@ -77,6 +78,8 @@ CONTEXT = _weighed("""
 2: workload type, mix, transaction mix, density, sparsity, hbm gib, gpu gib, link gbps
 2: gpu memory gib, device count, chip count, chip type, tpu, gpu arch, iteration, collective
 2: target, pattern, access pattern, io pattern, molecule, operation, operator, producer, consumer
+3: budget, fidelity, rung, bracket, resource budget, training budget
+2: test, test name
 2: topic, subscriber, mesh, deck, testcase, geometry, case, instrument, workload mix
 2: accelerator per node, partition total
 1: mpi rank, mpi process, process, core count, core, socket, server, host count, host type
@@ -132,6 +135,8 @@ PARAMETER = _weighed("""
 4: replication factor, reducer, mapper, map memory, reduce memory, sort memory, container memory
 4: container core, speculation, shuffle, spark, yarn, mapreduce, hive, async, cache policy
 4: unrolling, interchange, padding, layout, data layout, loop order, local memory, shared memory
+4: decomp, decomposition, decomposition method
+4: power budget, memory budget, token budget, max gradient norm, clip gradient norm
 4: use shared memory, bucket, fanout, compaction, memtable, bloom, block cache, write buffer
 4: write buffer size
 3: batch, cache, buffer, memory limit, cpu limit, limit, threshold, interval, timeout, ratio
@@ -203,10 +208,14 @@ MEASURES = _measures("""
 3 3 min: queue time, wait time, waiting time, load time, setup time, init time, startup time
 3 3 min: compile time, io time, compilation time, cpu time, forward time, backward time, bubble
 3 1 min: usr cpu, sys cpu, user cpu, system cpu
+3 5 min: clock time, running time
+3 1 any: gradient norm, nan iteration
 3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
 3 3 min: transfer time, h2d, d2h, slowdown
 4 5.5 max: mfu, hfu
 2.5 4 max: utilization, occupancy, efficiency, hit rate, hit ratio, usage
+4 9 max: sypd
+4 5 min: chsy
 2 7 max: bandwidth, busbw, algbw, bus bandwidth, bandwidth gb s
 2.5 5.5 min: cost, dollar, usd, expense
 3 5 max: compression ratio
@@ -251,6 +260,8 @@ OUTCOMES = word_set("""
     preempted maxrss averss rss consumed used utilized observed measured achieved actual allocated
 """)
 """What became of something, counted."""
+MISHAPS = word_set("failed failure skipped")
+"""The same, unless it is the most that is put up with."""
 QUANTITIES = word_set("""
     power watt memory utilization temperature energy current voltage occupancy usage vram latency
     throughput bandwidth duration ttft tpot itl
@@ -313,14 +324,15 @@ TIMES = {
 USERS = {"user", "username", "owner", "submitter", "author"}
 
 LABELS = _weighed("""
-6: id, uid, uuid, guid, hash, sha, seed, random seed, hostname, node list, nodelist, node name
+6: id, uid, uuid, guid, hash, sha, seed, random seed, random state, hostname, node list, nodelist
+6: node name
 6: ip, url, path, log file, comment, note, reason, message, error message, description, email
 6: pid, ppid, tid, process id, thread id, host name, host ip, node ip, ip address, port, uri, link
 6: logdir, log dir, log path, output dir, output path, working dir, work dir, workdir, cwd
 6: wandb dir
 6: checkpoint path, checkpoint dir, file path, filepath, session id, request id, user id, mac
 6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username, sha256
-6: uhrzeit, time of day, clock time, md5, index level, unnamed, config hash
+6: uhrzeit, time of day, md5, index level, unnamed, config hash
 5: replication, trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label
 5: sweep, experiment, experiment name, exp, run, line, account, project, command, cmd, script
 5: filename, file name, placement, source, provenance, attempt, user, year, month, weekday

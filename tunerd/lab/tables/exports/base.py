@@ -16,6 +16,7 @@ from tunerd.events.foreign import in_words
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine
 
 __all__ = [
+    "A_SEED",
     "INPUT",
     "ColumnHint",
     "DetectedExport",
@@ -27,8 +28,8 @@ __all__ = [
     "argument_hint",
     "in_words",
     "is_numeric",
+    "is_seed",
     "names",
-    "seed_hint",
 ]
 
 Rows = Iterator[TableRow | UnreadableLine]
@@ -195,11 +196,10 @@ def argument_hint(name: str) -> ColumnHint:
     return ColumnHint(INPUT, "an argument of the benchmark", name)
 
 
+A_SEED = "a seed tells repeats apart"
 _SEEDS = frozenset({"seed", "random_seed", "random_state", "rng_seed", "manual_seed"})
 
 
-def seed_hint(name: str) -> ColumnHint | None:
-    """The hint of a parameter that only tells repeats apart."""
-    if name.lower().rpartition(".")[2].rpartition("/")[2] in _SEEDS:
-        return ColumnHint("label", "a seed tells repeats apart", name)
-    return None
+def is_seed(name: str) -> bool:
+    """Whether a parameter only tells repeats apart, by its name without what it stands in."""
+    return name.lower().rpartition(".")[2].rpartition("/")[2].replace("-", "_") in _SEEDS

@@ -9,7 +9,6 @@ from tunerd.lab.tables.exports.base import (
     ExportFormat,
     Statuses,
     TableHead,
-    seed_hint,
 )
 
 __all__ = ["EXPORTER"]
@@ -99,7 +98,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
             hints[column] = ColumnHint("label", "is about the task", name)
         else:
             role = INPUT if table else "parameter"
-            hints[column] = seed_hint(name) or ColumnHint(role, f"stands in {section}", name)
+            hints[column] = ColumnHint(role, f"stands in {section}", name)
     for column in head.columns:
         if column not in hints and _METRIC.fullmatch(column):
             name = re.sub(r"^(?:last_)?metrics?[./ >]+", "", column, flags=re.IGNORECASE)

@@ -3,7 +3,8 @@
 import math
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 __all__ = ["arguments_of", "ended", "is_secret", "is_trouble", "number_or_text", "options_of"]
@@ -79,6 +80,16 @@ _NAME = r"[A-Za-z_][\w.-]{0,99}"
 _OPTION = re.compile(rf"(?:--?({_NAME})|({_NAME})(?==))(?:=(.*))?", re.DOTALL)
 _SHORT = re.compile(r"-([A-Za-z])(\d+(?:\.\d+)?)")
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_LEVEL = re.compile(r"-(\d{1,2})")
+"""How hard a compressor is to try: ``xz -6``."""
+_SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
+_BEFORE = {"time", "env", "exec", "nohup"}
+"""What stands before a command and sets nothing."""
+_SOURCES = {"cat", "zcat", "bzcat", "xzcat", "zstdcat", "gunzip", "echo", "printf", "yes", "seq"}
+"""What only feeds the command behind the pipe."""
+_ENDS = ("&&", "||", ";")
+_AFTERWARDS = {"echo", "printf", "exit", "wait", "date", "true", "rm"}
+"""What is done when the work is."""
 _PIPED = re.compile(r"[|&<]|(?:\d|&)?>.*", re.DOTALL)
 
 
@@ -86,45 +97,83 @@ def arguments_of(command: str) -> dict[str, str]:
     """What a command of any program sets.
 
     Args:
-        command: as a shell has it. Of several only the last counts, and nothing behind a pipe.
+        command: as a shell has it, or ``bash -c`` with one. Of several only the last that works
+            counts, and nothing behind a pipe, but where the first only feeds the second.
 
     Returns:
         ``program``; by their names options, ``name=value`` and variables before the program,
         without secrets; by their places, ``arg1``, the other words. A switch is ``true``.
     """
-    try:
-        words = shlex.split(command) if len(command) <= MAX_LINE else []
-    except ValueError:
-        return {}
+    words = _words(command)
+    while True:
+        arguments, end, words = _of_first(words)
+        if end == "|" and arguments.get("program") in _SOURCES:
+            fed = {"input": arguments["arg1"]} if "arg1" in arguments else {}
+            arguments, end, words = _of_first(words)
+            arguments = fed | arguments
+        if end not in _ENDS or not words or words[0] in _AFTERWARDS:
+            return {name: value for name, value in arguments.items() if not is_secret(name)}
+
+
+def _of_first(words: list[str]) -> tuple[dict[str, str], str, list[str]]:
+    """What the first of several commands sets, the sign behind it, and the words behind that."""
     arguments: dict[str, str] = {}
     place = 0
     while words:
         word, words = words[0], words[1:]
-        if word in ("&&", "||", ";"):
-            arguments, place = {}, 0
-        elif _PIPED.fullmatch(word):
-            break
+        if word in _ENDS or _PIPED.fullmatch(word):
+            return arguments, word, words
+        if place == 0 and word in _BEFORE:
+            continue
+        if place == 0 and word.rpartition("/")[2] in _SHELLS and (inner := _inner(words)):
+            return arguments | arguments_of(inner), "", []
+        if place and (level := _LEVEL.fullmatch(word)):
+            arguments["level"] = level[1]
         elif short := _SHORT.fullmatch(word):
             arguments[short[1]] = short[2]
         elif option := _OPTION.fullmatch(word):
-            name, value = (option[1] or option[2]).replace("-", "_"), option[3]
-            if value is None and words and not _is_option(words[0]):
-                value, words = words[0], words[1:]
-            if variable := _VARIABLE.fullmatch(value or ""):  # mpirun -x NCCL_ALGO=Ring
-                name, value = variable[1], variable[2]
-            arguments[name] = "true" if value is None else value
+            words = _of_option(option, words, arguments)
         elif word != "--" and place <= MOST_ARGUMENTS:
             arguments[f"arg{place}" if place else "program"] = word
             place += 1
-    return {name: value for name, value in arguments.items() if not is_secret(name)}
+    return arguments, "", []
+
+
+def _of_option(option: re.Match[str], words: list[str], arguments: dict[str, str]) -> list[str]:
+    """Take an option with its value, which may be the next word; the words behind it."""
+    name, value = (option[1] or option[2]).replace("-", "_"), option[3]
+    if value is None and words and not _is_option(words[0]):
+        value, words = words[0], words[1:]
+    if variable := _VARIABLE.fullmatch(value or ""):  # mpirun -x NCCL_ALGO=Ring
+        name, value = variable[1], variable[2]
+    arguments[name] = "true" if value is None else value
+    return words
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command; a semicolon is one of its own. None where quotes do not end."""
+    try:
+        words = shlex.split(command) if len(command) <= MAX_LINE else []
+    except ValueError:
+        return []
+    apart: list[str] = []
+    for word in words:
+        ends = len(word) > 1 and word.endswith(";")
+        apart += [word[:-1], ";"] if ends else [word]
+    return apart
+
+
+def _inner(words: Sequence[str]) -> str:
+    """The command that a shell is told to run: ``-c '...'``; "" where it is none."""
+    options = list(takewhile(lambda word: word.startswith("-"), words))
+    told = bool(options) and re.fullmatch(r"-[a-z]*c", options[-1]) is not None
+    return words[len(options)] if told and len(words) > len(options) else ""
 
 
 def _is_option(word: str) -> bool:
     """Whether a word begins something else than a value."""
     negative = re.fullmatch(r"-[\d.]+(?:e[+-]?\d+)?", word)
-    return word in ("&&", "||", ";") or bool(
-        _PIPED.fullmatch(word) or (word[:1] == "-" and not negative)
-    )
+    return word in _ENDS or bool(_PIPED.fullmatch(word) or (word[:1] == "-" and not negative))
 
 
 def _taken(words: list[str], found: dict[str, str], flags: dict[str, str]) -> list[str]:

@@ -1,9 +1,11 @@
 """``go test -bench``: a line for each benchmark, ``BenchmarkCopy/buf=64-8  1000  8359 ns/op``."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any
 
+from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.exports.base import (
     INPUT,
     ColumnHint,
@@ -25,6 +27,12 @@ _HOST = ("goos", "goarch", "pkg", "cpu")
 _ARGUMENT = "arg."
 _TIME = "ns/op"
 _NAMES = {_TIME: "ns_per_op", "B/op": "bytes_per_op", "allocs/op": "allocs_per_op"}
+_ENDED = re.compile(r"(.*[^-])-(\d{1,6})")
+_BEHIND = re.compile(r"([A-Za-z][A-Za-z_]*)([-_:])(\d+(?:\.\d+)?(?:[kKmMgG]i?[bB]?)?)")
+"""An argument without a sign between its name and its number: ``workers-4``."""
+_SIZES = re.compile(r"n|size|length|count|elements|items|keys", re.IGNORECASE)
+MOST_FIRST = 2_000
+"""Results by which it is told whether names end in GOMAXPROCS."""
 MOST_PARTS, MOST_ABOUT = 20, 50
 """Parts of a benchmark's name, and lines of configuration, that are kept."""
 
@@ -36,13 +44,22 @@ def _is_log(start: str) -> bool:
 
 def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """One record a result."""
+    results = _results(lines)
+    first = list(islice(results, MOST_FIRST))
+    bare = _is_bare([name for _, name, _ in first])
+    for about, name, measured in chain(first, results):
+        yield {**about, **_named(name, bare), **_measured(measured)}
+
+
+def _results(lines: Iterable[str]) -> Iterator[tuple[Mapping[str, str], str, str]]:
+    """Each result: the configuration above it, its name, what was measured."""
     about: dict[str, str] = {}
     begun = False
     for line in lines:
         text = line.strip()
         if result := _RESULT.fullmatch(text):
             begun = True
-            yield {**about, **_named(result[1]), **_measured(result[2])}
+            yield dict(about), result[1], result[2]
             continue
         setting = _ABOUT.fullmatch(text) if len(about) < MOST_ABOUT else None
         # Below, programs print what they like.
@@ -50,13 +67,34 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             about[setting[1]] = setting[2]
 
 
-def _named(name: str) -> dict[str, Any]:
+def _is_bare(names: Collection[str]) -> bool:
+    """Whether names end without GOMAXPROCS, which then is 1, and a number there is of an argument:
+    it differs, stands behind the name of a count, and nothing else has one."""
+    ends = [_ENDED.fullmatch(name) for name in names]
+    numbers = {end[2] for end in ends if end is not None}
+    counted = [end for end in ends if end is not None and _is_count(end[1].rpartition("/")[2])]
+    given = [end for end in ends if end is not None]
+    plain = all("/" in end[1] and end[1] not in names for end in given)
+    return len(numbers) > 1 and plain and len(counted) == len(given)
+
+
+def _is_count(word: str) -> bool:
+    """Whether a word says what is counted behind it, as ``workers`` does in ``workers-4``."""
+    name = read_name(word)
+    known = max(name.weight("parameter"), name.weight("context")) >= 1
+    return word.isalpha() and (known or _SIZES.fullmatch(word) is not None)
+
+
+def _named(name: str, bare: bool) -> dict[str, Any]:
     """What a benchmark's name says: its function, its arguments, and GOMAXPROCS unless it is 1."""
-    name, _, procs = name.rpartition("-") if re.search(r"-\d{1,6}$", name) else (name, "", "1")
+    ended = None if bare else _ENDED.fullmatch(name)
+    name, procs = (ended[1], ended[2]) if ended is not None else (name, "1")
     function, *parts = name.split("/")
     row: dict[str, Any] = {"function": function or "Benchmark", "gomaxprocs": int(procs)}
     for place, part in enumerate(parts[:MOST_PARTS], 1):
         key, given, value = part.partition("=")
+        if not given and (behind := _BEHIND.fullmatch(part)):
+            key, given, value = behind.groups()
         row[f"{_ARGUMENT}{key if given and key else f'arg{place}'}"] = value if given else part
     return row
 

@@ -8,7 +8,6 @@ from tunerd.lab.tables.exports.base import (
     Statuses,
     TableHead,
     in_words,
-    seed_hint,
 )
 
 __all__ = ["EXPORTER"]
@@ -56,7 +55,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         hints = {column: (_OWN | info)[column] for column in own}
         for column in params:
             name = column.rpartition("params.")[2]
-            hints[column] = seed_hint(name) or ColumnHint(INPUT, "logged as a parameter", name)
+            hints[column] = ColumnHint(INPUT, "logged as a parameter", name)
         for column in metrics:
             name = column.partition("metrics.")[2]
             role = "ignored" if name.startswith("system/") else "metric"

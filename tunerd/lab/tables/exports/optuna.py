@@ -6,7 +6,6 @@ from tunerd.lab.tables.exports.base import (
     ExportFormat,
     Statuses,
     TableHead,
-    seed_hint,
 )
 
 __all__ = ["EXPORTER"]
@@ -44,7 +43,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     hints: dict[str, ColumnHint] = {}
     for column in params:
         name = next(column[len(p) :] for p, _ in _PREFIXES if column.startswith(p))
-        hints[column] = seed_hint(name) or ColumnHint("parameter", "Optuna suggested it", name)
+        hints[column] = ColumnHint("parameter", "Optuna suggested it", name)
     for name, hint in _PLAIN.items():
         if name in lower:
             hints[lower[name]] = hint

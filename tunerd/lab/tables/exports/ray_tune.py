@@ -6,7 +6,6 @@ from tunerd.lab.tables.exports.base import (
     ExportFormat,
     TableHead,
     in_words,
-    seed_hint,
 )
 from tunerd.lab.tables.exports.run_reports import one_row_per_run
 
@@ -45,9 +44,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     hints = {column: _OWN[column] for column in own}
     for column in config:
         name = next(column[len(p) :] for p in _CONFIG if column.startswith(p))
-        hints[column] = seed_hint(name) or ColumnHint(
-            "parameter", "stands in the trial's config", name
-        )
+        hints[column] = ColumnHint("parameter", "stands in the trial's config", name)
     if not config and "experiment_tag" in own:
         hints["experiment_tag"] = ColumnHint("label", "names the trial")
     for column in head.columns:

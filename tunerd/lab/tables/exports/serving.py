@@ -11,7 +11,6 @@ from tunerd.lab.tables.exports.base import (
     ExportFormat,
     TableHead,
     names,
-    seed_hint,
 )
 from tunerd.lab.tables.exports.command_lines import is_secret, number_or_text, options_of
 
@@ -137,8 +136,6 @@ def _hint(column: str, leaf: str) -> ColumnHint | None:
         return ColumnHint("context", "what was served", leaf, 0.9)
     if name in _TUNED:
         return ColumnHint("parameter", "how it was served", leaf, 0.9)
-    if seed := seed_hint(leaf):
-        return seed
     if _MEASURED.fullmatch(name) or column.startswith("performance."):
         return ColumnHint("metric", "measured by the benchmark", leaf)
     if name == "world_size":

@@ -7,7 +7,6 @@ from tunerd.lab.tables.exports.base import (
     DetectedExport,
     ExportFormat,
     TableHead,
-    seed_hint,
 )
 
 __all__ = ["EXPORTER"]
@@ -25,7 +24,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     hints = {}
     for column in params:
         name = column[len("param_") :].replace("__", ".")
-        hints[column] = seed_hint(name) or ColumnHint("parameter", "scikit-learn searched it", name)
+        hints[column] = ColumnHint("parameter", "scikit-learn searched it", name)
     for column in measured:
         why = "is a part or the spread of a mean" if _SPREAD.fullmatch(column) else "measured"
         hints[column] = ColumnHint("ignored" if _SPREAD.fullmatch(column) else "metric", why)

@@ -6,6 +6,7 @@ from typing import Any
 from tunerd.core.study.mapping import JobStatus
 from tunerd.events.foreign import mapping
 from tunerd.lab.tables.exports.base import (
+    A_SEED,
     ColumnHint,
     DetectedExport,
     ExportFormat,
@@ -117,7 +118,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         hints[name] = ColumnHint("context" if head.varies(name) else "ignored", "what was solved")
     label = ColumnHint("label", "names the configuration, or where it comes from")
     hints |= dict.fromkeys(("config_id", "origin"), label)
-    hints["seed"] = ColumnHint("label", "a seed tells repeats apart")
+    hints["seed"] = ColumnHint("label", A_SEED)
     hints["starttime"] = ColumnHint("time", "another time")
     hints["endtime"] = ColumnHint("finished_at", "when the trial ended")
     hints["status"] = ColumnHint("status", "how the trial ended")

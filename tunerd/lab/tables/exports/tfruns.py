@@ -7,7 +7,6 @@ from tunerd.lab.tables.exports.base import (
     ExportFormat,
     Statuses,
     TableHead,
-    seed_hint,
 )
 
 __all__ = ["EXPORTER"]
@@ -45,7 +44,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     hints = {column: _OWN[column] for column in head.among(_OWN)}
     for column in flags:
         name = column[len("flag_") :]
-        hints[column] = seed_hint(name) or ColumnHint("parameter", "is a flag of the run", name)
+        hints[column] = ColumnHint("parameter", "is a flag of the run", name)
         hints.pop(name, None)  # the same again, as fit() took it
         if name in _OWN:
             hints[name] = ColumnHint("ignored", f"is {column} again")

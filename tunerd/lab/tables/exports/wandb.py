@@ -14,7 +14,6 @@ from tunerd.lab.tables.exports.base import (
     Statuses,
     TableHead,
     in_words,
-    seed_hint,
 )
 from tunerd.lab.tables.exports.literals import record_in
 from tunerd.lab.tables.rows import SkippedRows, TableRow, flattened
@@ -78,8 +77,6 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     for column in head.columns:
         if column.startswith(("system/", "_wandb", "parameters/", "gradients/", "graph")):
             hints[column] = ColumnHint("ignored", "is about the machine or the tool")
-        elif column not in hints and (hint := seed_hint(column)) is not None:
-            hints[column] = hint
         elif column not in hints and read_name(column).weight("parameter") >= 3:
             hints[column] = ColumnHint(INPUT, "is called like a setting, and stands beside results")
         elif column not in hints and "/" in column:
@@ -112,7 +109,7 @@ def _hints(columns: Iterable[str]) -> dict[str, ColumnHint]:
             hints[column] = (
                 ColumnHint("ignored", "is the tool's own note")
                 if own
-                else seed_hint(name) or ColumnHint(INPUT, "stands in the run's config", name)
+                else ColumnHint(INPUT, "stands in the run's config", name)
             )
         elif first == "summary" and name:
             own = name.startswith(("_wandb", "_step", "gradients/", "graph"))

@@ -1,0 +1,305 @@
+"""Kinds of tables that people really have: load tests, full grids, searches, rounded products."""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.tables.test_guess import guessed, roles
+from tunerd.errors import MisconfiguredError
+from tunerd.lab.tables.column_names import read_name
+from tunerd.lab.tables.files import open_table
+
+RNG = random.Random(11)
+
+
+def grid(**columns: Any) -> Iterator[dict[str, Any]]:
+    """All combinations of some settings."""
+    for values in itertools.product(*columns.values()):
+        yield dict(zip(columns, values, strict=True))
+
+
+def near(value: float, digits: int = 3) -> float:
+    return round(value * RNG.lognormvariate(0, 0.05), digits)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("95%", "90% Line", "99.900%", "99th", "5th", "p(95)", "http_req_duration_p(95)"),
+        *("Latency 99%", "99%ile", "50% in secs", "99th percentile latency (us)"),
+        *("Failed requests", "Failure Count", "skipped iterations"),
+    ],
+)
+def test_percentiles_and_mishaps_are_measured_however_they_are_written(name: str) -> None:
+    assert read_name(name).certainly_measured
+
+
+@pytest.mark.parametrize("name", ["4th layer", "max_failures", "MFU %", "P100", "n_95"])
+def test_what_only_looks_like_a_percentile_is_none(name: str) -> None:
+    assert not read_name(name).certainly_measured
+
+
+def _load_test(settings: Any, reported: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Runs of all settings, with what a program reports of each: whole numbers where given so."""
+    return [
+        {"Name": "all", **g}
+        | {n: near(v) if isinstance(v, float) else round(near(v)) for n, v in reported.items()}
+        for g in grid(**settings)
+    ]
+
+
+LOAD_TESTS: Mapping[str, list[dict[str, Any]]] = {
+    "jmeter": _load_test(
+        {"Threads": [50, 100, 200], "Heap": ["2g", "4g"], "GC": ["G1", "ZGC"]},
+        {"# Samples": 9_500, "Average": 95, "Median": 84, "90% Line": 210, "95% Line": 310,
+         "99% Line": 420, "Max": 950, "Error %": 0.1, "Throughput": 280.0},
+    ),
+    "locust": _load_test(
+        {"users": [50, 100], "gunicorn_workers": [1, 2, 4], "db_pool": [5, 10]},
+        {"Request Count": 4_500, "Failure Count": 7, "Median Response Time": 95,
+         "Requests/s": 43.0, "50%": 95, "95%": 295, "100%": 900},
+    ),
+    "mutilate": _load_test(
+        {"memcached_threads": [1, 2, 4], "conn": [4, 16], "depth": [1, 4]},
+        {"QPS": 29_000.0, "avg": 90.0, "5th": 60.0, "90th": 150.0, "95th": 197.0, "99th": 407.0,
+         "rx": 10**9},
+    ),
+    "hey": _load_test(
+        {"workers": [1, 2, 4], "connections": [10, 50, 100]},
+        {"Requests/sec": 900.0, "Average": 50.0, "Fastest": 10.0, "Slowest": 300.0,
+         "50% in ms": 50.0, "99% in ms": 200.0},
+    ),
+    "perf_analyzer": _load_test(
+        {"instance_count": [1, 2, 4], "Concurrency": [1, 2, 4, 8]},
+        {"Inferences/Second": 100.0, "Client Send": 30, "Server Queue": 70, "Client Recv": 60,
+         "p50 latency": 950, "p99 latency": 2_100},
+    ),
+}  # fmt: skip
+SET_IN_LOAD_TESTS = {
+    *("Threads", "Heap", "GC", "users", "gunicorn_workers", "db_pool", "memcached_threads"),
+    *("conn", "depth", "workers", "connections"),
+    *("instance_count", "Concurrency"),
+}
+
+
+@pytest.mark.parametrize("name", LOAD_TESTS)
+def test_what_a_load_test_reports_is_measured(name: str, tmp_path: Path) -> None:
+    found = roles(guessed(LOAD_TESTS[name], tmp_path / "jobs.csv"))
+    chosen = {column for column, role in found.items() if role in ("context", "parameter")}
+    assert chosen <= SET_IN_LOAD_TESTS | {"Name"}, found
+    assert chosen >= SET_IN_LOAD_TESTS & found.keys()
+
+
+def test_in_a_full_grid_what_follows_nothing_was_measured(tmp_path: Path) -> None:
+    """Its name says nothing, and no single setting explains it."""
+    rows = [
+        {**g, "Pair %": near(70.0), "zork": near(9.0), "time_s": near(9.0 / g["MPI"])}
+        for g in grid(MPI=[1, 2, 4, 8], package=["opt", "omp"], skin=[0.3, 1.0, 2.0])
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert (found["Pair %"], found["zork"]) == ("metric", "metric")
+    assert {found[name] for name in ("MPI", "package", "skin")} == {"parameter"}
+
+
+def test_settings_of_a_planned_design_are_no_measurements(tmp_path: Path) -> None:
+    """Nine runs of four settings with three values each, each pair of values once."""
+    rows = [
+        {"alpha_a": a, "beta_b": b, "gamma_c": (a + b) % 3, "delta_d": (a + 2 * b) % 3,
+         "time_s": near(9.0 + a)}
+        for a in range(3) for b in range(3)
+    ]  # fmt: skip
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert "metric" not in found.values(), found
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "dropout", "weight_decay"])
+def test_what_a_search_drew_at_random_was_not_measured(name: str, tmp_path: Path) -> None:
+    """Few trials: by chance a loss follows nearly anything."""
+    for seed in range(5):
+        rng = random.Random(seed)
+        rows = [
+            {"val_loss": rng.uniform(0.3, 0.5), name: 10 ** rng.uniform(-4, -1),
+             "num_layers": rng.choice([2, 3, 4])}
+            for _ in range(20)
+        ]  # fmt: skip
+        found = roles(guessed(rows, tmp_path / "jobs.csv"))
+        assert (found[name], found["num_layers"]) == ("parameter", "parameter"), found
+
+
+@pytest.mark.parametrize("name", ["budget", "fidelity", "rung"])
+def test_what_a_trial_was_given_is_not_tuned(name: str, tmp_path: Path) -> None:
+    """A loss after one epoch is no worse than one after nine: it is of another job."""
+    rows = [
+        {name: given, "lr": 10 ** RNG.uniform(-4, -1), "loss": near(0.5 / given)}
+        for _ in range(15)
+        for given in (1, 3, 9)
+    ]
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] == "context"
+
+
+@pytest.mark.parametrize(
+    ("name", "digits", "role"), [("Cells/rank", 0, "derived"), ("load_each", 1, "metric")]
+)
+def test_a_rounded_quotient_is_neither_context_nor_tuned(
+    name: str, digits: int, role: str, tmp_path: Path
+) -> None:
+    rows = [
+        {**g, name: round(g["cells"] / g["ranks"], digits), "time_s": near(g["cells"] / g["ranks"])}
+        for g in grid(cells=[10_000, 25_000, 70_001], ranks=[3, 7, 12, 31], solver=["cg", "mg"])
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found[name] == role, found
+    assert found["ranks"] != "derived"
+
+
+def test_the_price_of_a_machine_is_not_what_its_jobs_measured(tmp_path: Path) -> None:
+    price = {"c6i": 1.36, "m6i": 1.54, "r6i": 2.02}
+    rows = [
+        {**g, "Price/hr": price[g["Instance"]], "Runtime (h)": near(9.0 / g["nodes"])}
+        for g in grid(Instance=list(price), nodes=[1, 2, 4, 8], rep=[1, 2])
+    ]
+    assert guessed(rows, tmp_path / "jobs.csv").objective.column.name == "Runtime (h)"
+
+
+def test_a_number_beside_its_spread_is_read(tmp_path: Path) -> None:
+    rows = [
+        {**g, "t/s": f"{near(90.0 * g['threads'], 2)} ± {near(0.5, 2)}"}
+        for g in grid(model=["7B", "13B"], threads=[4, 8, 16], n_batch=[256, 512])
+    ]
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert guesses.objective.column.name == "t/s"
+    assert guesses.objective.column.numbers.min() > 200
+
+
+# -- spoilt cells ------------------------------------------------------------------------------
+
+
+def _damaged(column: str, word: str) -> list[dict[str, Any]]:
+    rows = [
+        {"walltime": f"0{n % 3 + 1}:{n + 20}:{(7 * n) % 40 + 10}", "threads": 1 << n % 4,
+         "end": f"2026-03-{n + 1:02} 10:00:00"}
+        for n in range(16)
+    ]  # fmt: skip
+    rows[5][column] = word
+    return rows
+
+
+@pytest.mark.parametrize("word", ["-1:-1:-1", "0?:12:3x", "#####", "#VALUE!"])
+def test_a_spoilt_cell_changes_no_objective(word: str, tmp_path: Path) -> None:
+    guesses = guessed(_damaged("walltime", word), tmp_path / "jobs.csv")
+    objective = guesses.objective.column
+    assert (objective.name, guesses.goal, objective.present) == ("walltime", "minimize", 15)
+
+
+def test_spoilt_cells_change_no_parameter_and_no_time(tmp_path: Path) -> None:
+    rows = _damaged("threads", "8a")
+    rows[7]["end"] = "2026-13-45 99:00:00"
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    kinds = {guess.column.name: (guess.role, guess.column.kind) for guess in guesses.columns}
+    assert kinds["threads"] == ("parameter", "int")
+    assert kinds["end"] == ("finished_at", "datetime")
+
+
+def test_a_word_that_may_be_set_is_a_value_and_not_spoilt(tmp_path: Path) -> None:
+    guesses = guessed(_damaged("threads", "auto"), tmp_path / "jobs.csv")
+    kinds = {guess.column.name: guess.column.kind for guess in guesses.columns}
+    assert kinds["threads"] == "category"
+
+
+# -- headers of several lines ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        (",,time,time,mem\n,,mean,std,max\nn,block,,,", "n block time_mean time_std mem_max"),
+        ("kind,,time,time,mem\nstat,,mean,std,max\nunit,,s,s,MB\nn,block,,,",
+         "n block time_mean_s time_std_s mem_max_MB"),
+        (",Config,,Results,\nn,block,tile,time,power\n,,,s,W", "n block tile time power"),
+        ("Setup,,,Measured,\nn,block,tile,time,power", "n block tile time power"),
+        ("n,block,time,,mem\n,,mean,std,", "n block time_mean time_std mem"),
+    ],
+)  # fmt: skip
+def test_a_header_of_several_lines(header: str, columns: str, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    body = "".join(f"{n},{1 << n % 3},{n}.5,{n}.25,{n + 90}\n" for n in range(1, 13))
+    path.write_text(f"{header}\n{body}")
+    table = open_table(path)
+    assert table.columns == tuple(columns.split())
+    assert len(list(table.rows())) == 12
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",tp,state\nr1,OOM,bad\nr2,1,good\nr3,2,good\nr4,4,good\n",  # an index without a name
+        "tp,state,\na,OOM,\nb,1,\nc,2,\nd,4,\n",
+    ],
+)
+def test_a_row_of_words_is_no_header(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(text)
+    assert len(list(open_table(path).rows())) == 4
+
+
+def test_units_below_the_header_are_told_by_where_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "ncu.csv"
+    path.write_text(
+        '==PROF== Connected to process 7 (./app)\n==PROF== Profiling "gemm" - 0: 100%\n'
+        "ID,Kernel Name,Block Size,gpu__time_duration.sum,registers\n,,,usecond,register/x\n"
+        + "".join(f"{n},gemm,{64 << n % 3},{n}.5,32\n" for n in range(12))
+    )
+    table = open_table(path)
+    assert table.units["gpu__time_duration.sum"] == "usecond"
+    assert len(list(table.rows())) == 12
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- tp: 1\n  tps: 3\n- tp: 2\n  tps: 4\n",
+        "runs:\n  - tp: 1\n    tps: 3\n  - tp: 2\n    tps: 4\n",
+        "tp: 1\ntps: 3\n---\ntp: 2\ntps: 4\n",
+    ],
+)
+def test_yaml_is_refused_with_what_makes_json_of_it(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "runs.yaml"
+    path.write_text(text)
+    with pytest.raises(MisconfiguredError, match="yq -o json"):
+        open_table(path)
+
+
+def test_schedules_of_tvm_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ansor.json"
+    path.write_text(
+        '{"i": [["[\\"a\\", 8]", "llvm"], [[], [["SP", 3, 0, 8, [1], 1]]]], "r": [[0.1], 0, 1, 2],'
+        ' "v": "v0.6"}\n' * 3
+    )
+    with pytest.raises(MisconfiguredError, match="auto-scheduler"):
+        open_table(path)
+
+
+def test_measurements_in_rows_of_their_own_make_one_job_of_a_run(tmp_path: Path) -> None:
+    """Also where a run was repeated, and where each value has the unit that suits it."""
+    path = tmp_path / "jobs.csv"
+    lines = [
+        f"{threads},{metric},{unit},{value}\n"
+        for _ in range(2)
+        for threads in (1, 2, 4)
+        for metric, unit, value in (
+            ("runtime", *(("ms", 9_000 / threads) if threads > 2 else ("s", 9 / threads))),
+            ("power", "W", 90 + threads),
+        )
+    ]  # fmt: skip
+    path.write_text("threads,Metric Name,Metric Unit,Metric Value\n" + "".join(lines))
+    table = open_table(path)
+    rows = [row.values for row in table.rows()]
+    assert [(row["threads"], row["power"]) for row in rows] == [
+        (str(n), str(90 + n)) for n in (1, 2, 4, 1, 2, 4)
+    ]
+    assert [float(row["runtime"]) for row in rows] == [9, 4.5, 2.25] * 2
+    assert table.units == {"runtime": "s", "power": "W"}
