@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # its own package brings pydantic and numpy
     from tunerd.core.study.mapping import NumberFormat
 
-__all__ = ["PLAIN", "SPREAD", "NumberNotation", "read_duration", "read_quantity", "read_size", "without_unit"]
+__all__ = [
+    "PLAIN",
+    "SPREAD",
+    "NumberNotation",
+    "read_duration",
+    "read_quantity",
+    "read_size",
+    "without_unit",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 from tests.lab.tables.test_guess import guessed, roles
 from tunerd.errors import MisconfiguredError
 from tunerd.lab.tables.column_names import read_name
-from tunerd.lab.tables.files import open_table
+from tunerd.lab.tables.files import TableRow, open_table
 
 RNG = random.Random(11)
 
@@ -297,9 +297,9 @@ def test_measurements_in_rows_of_their_own_make_one_job_of_a_run(tmp_path: Path)
     ]  # fmt: skip
     path.write_text("threads,Metric Name,Metric Unit,Metric Value\n" + "".join(lines))
     table = open_table(path)
-    rows = [row.values for row in table.rows()]
+    rows = [row.values for row in table.rows() if isinstance(row, TableRow)]
     assert [(row["threads"], row["power"]) for row in rows] == [
         (str(n), str(90 + n)) for n in (1, 2, 4, 1, 2, 4)
     ]
-    assert [float(row["runtime"]) for row in rows] == [9, 4.5, 2.25] * 2
+    assert [float(str(row["runtime"])) for row in rows] == [9, 4.5, 2.25] * 2
     assert table.units == {"runtime": "s", "power": "W"}
