@@ -50,6 +50,15 @@ def test_a_draft_and_what_to_do_next(tunerd: Tunerd, table: Path) -> None:
     assert check.code == 0, check.err
 
 
+def test_spoilt_cells_are_told(tunerd: Tunerd, table: Path) -> None:
+    spoilt = TABLE.replace("gpt,16,2,1,", "gpt,16,2,#####,")
+    table.write_text(spoilt)
+    said = tunerd("init", table, "--out", "-")
+    assert "micro_batch: '#####' in 1 row count as missing" in said.err
+    assert "tokens_per_s" in said.err
+    assert parse_study(said.out).objective.metric == "tokens_per_s"
+
+
 def test_what_is_there_is_not_overwritten(tunerd: Tunerd, table: Path) -> None:
     assert tunerd("init", table, "--out", "study.toml").code == 0
     again = tunerd("init", table, "--out", "study.toml", "--context", "tp")

@@ -103,6 +103,9 @@ EXPECTED = {
     "sacct_p.txt": Expected(
         "sacct", "ElapsedRaw", "minimize", "AllocCPUS", "",
         {OK: 16, "out_of_memory": 3, "timeout": 4, "cancelled": 2}, "End", "JobID"),
+    "sacct.json": Expected(
+        "sacct", "ElapsedRaw", "minimize", "NCPUS ReqMem", "",
+        {OK: 22, "out_of_memory": 1, "timeout": 1}, "End", "JobID"),
     "pbs.log": Expected(
         "pbs", "walltime", "minimize", "chunks ncpus_per_chunk", "queue",
         {OK: 16, "timeout": 1, "out_of_memory": 1, "failed": 1, "cancelled": 1}, "end", "job_id"),

@@ -303,3 +303,78 @@ def test_measurements_in_rows_of_their_own_make_one_job_of_a_run(tmp_path: Path)
     ]
     assert [float(str(row["runtime"])) for row in rows] == [9, 4.5, 2.25] * 2
     assert table.units == {"runtime": "s", "power": "W"}
+
+
+# -- commands, merged cells, accounts -----------------------------------------------------------
+
+
+def test_what_the_commands_of_a_table_set_are_columns(tmp_path: Path) -> None:
+    """Without those that are there already; and no password comes along."""
+    rows = [
+        {"Command": f"./s --threads {g['threads']} --mode {g['mode']} --password x{n}"
+         + (" --fast" if n % 5 else ""), "threads": g["threads"], "Elapsed (s)": near(9.0)}
+        for n, g in enumerate(grid(threads=[1, 2, 4], mode=["a", "b"], rep=[1, 2]))
+    ]  # fmt: skip
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    found = roles(guesses)
+    assert found == {
+        "threads": "parameter",
+        "option.mode": "parameter",
+        "option.fast": "parameter",
+        "Elapsed (s)": "objective",
+    }
+
+
+def test_hyperfine_without_parameters_is_read_by_its_commands(tmp_path: Path) -> None:
+    rows = [
+        {"command": f"./s --threads {g['threads']} --mode {g['mode']}",
+         **dict.fromkeys(("mean", "stddev", "median", "user", "system", "min", "max"), near(0.3))}
+        for g in grid(threads=[1, 2, 4], mode=["a", "b"])
+    ]  # fmt: skip
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert [guess.name.leaf for guess in guesses.having("parameter")] == ["threads", "mode"]
+
+
+def test_cells_that_were_merged_are_filled(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    lines = [
+        f"{model * (threads * batch == 16)},{threads * (batch == 16) or ''},{batch},9\n"
+        for model in ("a", "b")
+        for threads in (1, 2, 4)
+        for batch in (16, 32)
+    ]  # fmt: skip
+    path.write_text("model,threads,batch,time_s\n" + "".join(lines))
+    table = open_table(path)
+    for _ in range(2):
+        rows = [row.values for row in table.rows() if isinstance(row, TableRow)]
+        assert [(row["model"], row["threads"]) for row in rows] == [
+            (model, threads) for model in "ab" for threads in "124" for _ in (16, 32)
+        ]
+    assert "empty cells of model, threads" in table.told()[0]
+
+
+@pytest.mark.parametrize(
+    "firsts",
+    ["a,,,b,c,,", "a,b,,,,,c", "a,,a,,a,", ",a,,b,,c", "a,b,c,d,,,"],
+)
+def test_values_that_are_missing_are_not_filled(firsts: str, tmp_path: Path) -> None:
+    """Blocks differ in length, a value comes again, or the first row has none."""
+    path = tmp_path / "jobs.csv"
+    path.write_text("gpu,tps\n" + "".join(f"{first},1.5\n" for first in firsts.split(",")))
+    rows = [row.values for row in open_table(path).rows() if isinstance(row, TableRow)]
+    assert [row["gpu"] or "" for row in rows] == firsts.split(",")
+
+
+def test_accounts_of_lsf(tmp_path: Path) -> None:
+    rows = [
+        {"JOBID": 88_000 + n, "USER": "ab"[n % 2], "STAT": "EXIT" if n == 7 else "DONE",
+         "SUBMIT_TIME": f"Nov {n % 20 + 1} 10:{n + 10}", "NPROCS": 32 << n % 3,
+         "MEM": f"{near(15.8, 1)} Gbytes", "RUN_TIME": f"{1400 + 7 * n} second(s)",
+         "HOG_FACTOR": near(0.89, 2)}
+        for n in range(30)
+    ]  # fmt: skip
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    expected = {"STAT": "status", "RUN_TIME": "objective", "HOG_FACTOR": "metric", "MEM": "metric"}
+    assert found == found | expected
+    assert found["SUBMIT_TIME"] == "label"
+    assert found["NPROCS"] == "parameter"

@@ -117,18 +117,18 @@ def rounded_of(
     rounding = 0.51 * 10.0 ** -max(map(_decimals, values))
     most = column.distinct if "per" in name.words else column.distinct - 1
     numbers = [c for c in inputs if c.numeric and c is not column and 1 < c.distinct <= most][:MOST]
-    for one, other in permutations(numbers, 2):
-        products = [one.numbers / other.numbers]
-        products += [one.numbers * other.numbers] if one.place < other.place else []
+    for first, second in permutations(numbers, 2):
+        products = [first.numbers / second.numbers]
+        products += [first.numbers * second.numbers] if first.place < second.place else []
         for product in products:
             gaps = np.abs(product - column.numbers)[np.isfinite(column.numbers)]
-            rows = len(np.unique(np.stack([one.codes, other.codes]), axis=1)[0])
+            rows = len(np.unique(np.stack([first.codes, second.codes]), axis=1)[0])
             if rows < SEVERAL + 1 or not np.isfinite(gaps).all() or gaps.max(initial=0) > rounding:
                 continue
             exact = gaps.max(initial=0) <= 1e-9 * float(np.nanmax(np.abs(column.numbers)))
             fine = rounding < 0.05 * float(np.nanmin(np.abs(product)))
             if (fine and not exact) or ("per" in name.words and fine):
-                return DerivationRule(follows=(one.name, other.name))
+                return DerivationRule(follows=(first.name, second.name))
     return None
 
 

@@ -21,6 +21,7 @@ from tunerd.lab.tables.documents import document_records, is_document, is_log, l
 from tunerd.lab.tables.encodings import guessed_encoding
 from tunerd.lab.tables.exports import ReadOptions, TableHead, recognised
 from tunerd.lab.tables.folders import folder_bytes, folder_digest, folder_rows
+from tunerd.lab.tables.merged_cells import MergedCells, merged_columns
 from tunerd.lab.tables.parquet import parquet_columns, parquet_rows
 from tunerd.lab.tables.row_filter import strays
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, renumbered
@@ -80,6 +81,7 @@ class TableFile:
         self.columns = tuple(field for field in self._fields if field is not None)
         head = tuple(row for row in islice(self._raw(), HEAD) if isinstance(row, TableRow))
         self._strays = strays(head)
+        self._merged = MergedCells(merged_columns(head) if form == "csv" else ())
         kept = tuple(row for row in head if self._strays.why_none(row) is None)
         self.export = recognised(TableHead(self.columns, kept), reading.export, str(path))
         """What it was recognised as, if it was."""
@@ -128,7 +130,7 @@ class TableFile:
         is_text = self.form not in ("parquet", "folder")
         encoding = guessed_encoding(text_encoding(self.path)) if is_text else ""
         letters = [f"is not UTF-8, and read as {encoding}{_A_GUESS}"] if encoding else []
-        return [*export, *letters, *self.not_jobs.told()]
+        return [*export, *letters, *self._merged.told(), *self.not_jobs.told()]
 
     def _without_empty(self) -> tuple[str | None, ...]:
         """The columns without those that have no name and no value: `sacct -p` ends lines with
@@ -146,10 +148,11 @@ class TableFile:
         return tuple(None if place in empty else name for place, name in enumerate(self._fields))
 
     def _jobs(self) -> Iterator[TableRow | UnreadableLine]:
+        self._merged.begin()
         for row in self._raw():
             why = self._strays.why_none(row) if isinstance(row, TableRow) else None
             if why is None:
-                yield row
+                yield self._merged.filled(row) if isinstance(row, TableRow) else row
             else:
                 self.not_jobs.add(why)
 

@@ -35,8 +35,8 @@ def full_grid(columns: Sequence[ColumnProfile]) -> tuple[ColumnProfile, ...]:
         if cells * column.distinct <= rows / FULL and _is_balanced([*grid, column], rows):
             grid.append(column)
             cells *= column.distinct
-    said = len(grid) > 1 and cells >= FEWEST and rows <= MOST_REPEATS * cells
-    return tuple(grid) if said else ()
+    telling = len(grid) > 1 and cells >= FEWEST and rows <= MOST_REPEATS * cells
+    return tuple(grid) if telling else ()
 
 
 def _is_balanced(columns: Sequence[ColumnProfile], rows: int) -> bool:

@@ -22,7 +22,7 @@ _MEANINGS: dict[JobStatus, str] = {
     "out_of_memory": "infeasible invalid cuda_oom oom_error out_of_memory_error memory oom_killed"
     " memoryerror outofmemoryerror illegal unfit not_feasible does_not_fit",
     "failed": "crashed crash exception aborted abort killed bad wrong incorrect broken errored no"
-    " segfault runtime_error compile_error compilation_error nan diverged dead unsuccessful",
+    " exit segfault runtime_error compile_error compilation_error nan diverged dead unsuccessful",
     "timeout": "time_out timelimit time_limit exceeded hung hang",
     # What has not ended says nothing either, and of Slurm's accounts such rows are a part.
     "cancelled": "revoked stopped deleted user_cancelled running pending queued suspended"
@@ -279,6 +279,7 @@ _MADE_FOR_MACHINES = {
         re.IGNORECASE,
     ),
     "paths": re.compile(r"(/|~/|\./|\.\./|[A-Za-z]:\\)[^\s]*[/\\][^\s]*"),
+    "times without a year": re.compile(r"[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d(:\d\d)?"),
     "times of the day": re.compile(r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"),
 }
 _HOST = re.compile(r"(?=.*[0-9])[a-z][a-z0-9-]*([._][a-z0-9-]+)*", re.IGNORECASE)

@@ -49,7 +49,7 @@ _UNITS = word_set("""
     d day days B kB KB MB GB TB PB KiB MiB GiB TiB PiB Ki Mi Gi Ti byte bytes W kW mW MW J kJ MJ
     mJ Wh kWh MWh °C °F V A Hz kHz MHz GHz THz x fps qps tps rps iops FPS QPS TPS RPS IOPS FLOPS
     GFLOPS TFLOPS PFLOPS MFLOPS flops gflops tflops GFlops TFlops GFlop/s TFlop/s Gbps Mbps kbps bps
-    bit bits Gbit Mbit Gbit/s Mbit/s nodes GPUs tok tokens USD EUR px
+    second(s) minute(s) hour(s) bit bits Gbit Mbit Gbit/s Mbit/s nodes GPUs tok tokens USD EUR px
 """)
 _PER = re.compile(r"[A-Za-zµ°%]{1,12}( per |/)[A-Za-z0-9/ ]{1,20}|p\.?m\.?")
 

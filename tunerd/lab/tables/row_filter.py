@@ -80,7 +80,7 @@ def strays(head: Sequence[TableRow]) -> RowFilter:
     columns = list(head[0].values)
     body = head[1:]
     numeric = {column for column in columns if _is_numeric(body, column)}
-    units = _units(head[0], numeric)
+    units = _units(head[0], numeric, _are_texts(body))
     rest = body if units is not None else head
     full = {c for c in columns if len(rest) > 2 and not _gaps(rest[:-2], c)}
     plain = frozenset(c for c in numeric if units is not None or _number(head[0].values.get(c)))
@@ -93,6 +93,12 @@ def strays(head: Sequence[TableRow]) -> RowFilter:
         columns[0] if columns else None,
         frozenset(unit_of for unit_of in set(firsts) if firsts.count(unit_of) > 1),
     )
+
+
+def _are_texts(rows: Sequence[TableRow]) -> bool:
+    """Whether rows are of a CSV, and several."""
+    values = (value for row in rows for value in row.values.values())
+    return len(rows) > 2 and all(value is None or isinstance(value, str) for value in values)
 
 
 def _gaps(rows: Sequence[TableRow], column: str) -> bool:
@@ -116,15 +122,16 @@ def _number(value: Value) -> bool:
     return value is not None and _LIKE_A_NUMBER.fullmatch(str(value)) is not None
 
 
-def _units(row: TableRow, numeric: set[str]) -> dict[str, str] | None:
-    """What a row says where it has nothing but units, one of them where numbers belong."""
+def _units(row: TableRow, numeric: set[str], of_text: bool) -> dict[str, str] | None:
+    """What a row says where it has nothing but units, one of them where numbers belong. In a table
+    of text these are units too if nothing stands where texts belong."""
     texts = {name: value.strip() for name, value in row.values.items() if isinstance(value, str)}
     if len(texts) != sum(value is not None for value in row.values.values()):
         return None
     if not any(name in numeric and not _number(text) for name, text in texts.items()):
         return None
     above_numbers = numeric.issuperset(texts) and not any(map(_number, texts.values()))
-    apart = above_numbers and len(row.values) > len(numeric)  # nothing says what was run
+    apart = of_text and above_numbers and len(row.values) > len(numeric)
     return texts if apart or all(map(is_unit, texts.values())) else None
 
 

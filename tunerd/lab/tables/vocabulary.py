@@ -209,7 +209,7 @@ MEASURES = _measures("""
 3 3 min: compile time, io time, compilation time, cpu time, forward time, backward time, bubble
 3 1 min: usr cpu, sys cpu, user cpu, system cpu
 3 5 min: clock time, running time
-3 1 any: gradient norm, nan iteration
+3 1 any: gradient norm, nan iteration, hog factor
 3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
 3 3 min: transfer time, h2d, d2h, slowdown
 4 5.5 max: mfu, hfu
@@ -303,7 +303,8 @@ QUALIFIERS = {
 
 STATUS = _weighed("""
 5: exit value, exitval, exit val
-5: status, state, exit code, exit status, return code, job state, job status, exitcode, feasible
+5: status, stat, state, exit code, exit status, return code, job state, job status, exitcode
+5: feasible
 5: success, succeeded, successful, valid, failed, failure, crashed, crash, oom, out memory
 5: run status, run state, final state, final status, is successful, job succeeded
 4: is valid, is feasible, ok, completed, passed, correct, error code, is oom, timed out, ran
@@ -325,7 +326,7 @@ USERS = {"user", "username", "owner", "submitter", "author"}
 
 LABELS = _weighed("""
 6: id, uid, uuid, guid, hash, sha, seed, random seed, random state, hostname, node list, nodelist
-6: node name
+6: node name, cluster id, proc id
 6: ip, url, path, log file, comment, note, reason, message, error message, description, email
 6: pid, ppid, tid, process id, thread id, host name, host ip, node ip, ip address, port, uri, link
 6: logdir, log dir, log path, output dir, output path, working dir, work dir, workdir, cwd

@@ -4,6 +4,7 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.exports import (
     benchmark_dotnet,
     clearml,
+    commands,
     criterion,
     fio,
     fixed_width,
@@ -79,6 +80,7 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     serving.EXPORTER,
     run_reports.EXPORTER,
     long_form.EXPORTER,
+    commands.EXPORTER,
     fixed_width.EXPORTER,
     markdown.EXPORTER,
 )

@@ -166,8 +166,8 @@ def _words(command: str) -> list[str]:
 def _inner(words: Sequence[str]) -> str:
     """The command that a shell is told to run: ``-c '...'``; "" where it is none."""
     options = list(takewhile(lambda word: word.startswith("-"), words))
-    told = bool(options) and re.fullmatch(r"-[a-z]*c", options[-1]) is not None
-    return words[len(options)] if told and len(words) > len(options) else ""
+    inner = bool(options) and re.fullmatch(r"-[a-z]*c", options[-1]) is not None
+    return words[len(options)] if inner and len(words) > len(options) else ""
 
 
 def _is_option(word: str) -> bool:

@@ -17,6 +17,7 @@ from tunerd.lab.tables.exports.base import (
     is_numeric,
     names,
 )
+from tunerd.lab.tables.exports.commands import options_in, with_options
 from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["GOOGLE", "HYPERFINE", "PYTEST"]
@@ -92,7 +93,17 @@ def _hyperfine(head: TableHead) -> DetectedExport | None:
         name: ColumnHint("ignored", "measured too") for name in head.among(("times", "exit_codes"))
     }
     hints |= {name: ColumnHint("metric", "measured") for name in head.starting("memory_usage")}
-    return DetectedExport("hyperfine", "results of hyperfine", ("command", "user", "system"), hints)
+    marks = ("command", "user", "system")
+    detected = DetectedExport("hyperfine", "results of hyperfine", marks, hints)
+    options = {} if head.starting("parameter_") else options_in(head, "command")
+    if not options:
+        return detected
+    return replace(
+        detected,
+        hints={**hints, **options},
+        reshape=with_options("command", list(options), head),
+        columns=(*(c for c in head.columns if c != "command"), *options),
+    )
 
 
 # -- Google Benchmark ------------------------------------------------------------------------------

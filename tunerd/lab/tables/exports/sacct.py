@@ -15,6 +15,7 @@ from tunerd.lab.tables.exports.base import (
     TableHead,
     names,
 )
+from tunerd.lab.tables.exports.sacct_json import jobs_of_sacct
 from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]
@@ -165,4 +166,4 @@ def _size(value: Value) -> float:
         return -1.0
 
 
-EXPORTER = ExportFormat("sacct", _recognise)
+EXPORTER = ExportFormat("sacct", _recognise, jobs_of_sacct)
