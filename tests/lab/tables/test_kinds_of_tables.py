@@ -273,14 +273,40 @@ def test_yaml_is_refused_with_what_makes_json_of_it(text: str, tmp_path: Path) -
         open_table(path)
 
 
-def test_schedules_of_tvm_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ansor.json"
-    path.write_text(
-        '{"i": [["[\\"a\\", 8]", "llvm"], [[], [["SP", 3, 0, 8, [1], 1]]]], "r": [[0.1], 0, 1, 2],'
-        ' "v": "v0.6"}\n' * 3
-    )
-    with pytest.raises(MisconfiguredError, match="auto-scheduler"):
+JTL = (
+    "timeStamp,elapsed,label,responseCode,responseMessage,threadName,dataType,success,failureMessage,"
+    "bytes,sentBytes,grpThreads,allThreads,URL,Latency,IdleTime,Connect\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (JTL + "17,120,Home,200,OK,T 1,text,true,,900,100,1,1,u,9,0,3\n" * 3, "log of JMeter"),
+        ('{"type":"Metric","data":{"name":"http_reqs"},"metric":"http_reqs"}\n' * 2, "log of k6"),
+        ('{"metric":"vus","type":"Point","data":{"value":1}}\n' * 2, "log of k6"),
+        ('{"Event":"SparkListenerLogStart","Spark Version":"3.5.0"}\n' * 2, "event log of Spark"),
+        ("3;fio-3.28;a;0;0;12;4\n" * 3, "--output-format=json"),
+        ('{"Action":"output","Package":"x","Output":"BenchmarkX-8 1 2 ns/op"}\n', "go test -bench"),
+        ('{"i": [["[\\"a\\", 8]", "llvm"], [[], []]], "r": [[0.1], 0, 1, 2]}\n' * 3,
+         "auto-scheduler"),
+    ],
+)  # fmt: skip
+def test_what_is_known_to_be_no_table_of_runs_is_refused_with_what_to_do(
+    text: str, advice: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    path.write_text(text)
+    with pytest.raises(MisconfiguredError, match=advice):
         open_table(path)
+
+
+def test_requests_with_what_was_set_beside_them_are_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        f"{JTL.strip()},heap\n" + "17,120,H,200,OK,T 1,text,true,,9,1,1,1,u,9,0,3,2g\n" * 3
+    )
+    assert open_table(path).columns[-1] == "heap"
 
 
 def test_measurements_in_rows_of_their_own_make_one_job_of_a_run(tmp_path: Path) -> None:

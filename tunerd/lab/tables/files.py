@@ -22,6 +22,7 @@ from tunerd.lab.tables.encodings import guessed_encoding
 from tunerd.lab.tables.exports import ReadOptions, TableHead, recognised
 from tunerd.lab.tables.folders import folder_bytes, folder_digest, folder_rows
 from tunerd.lab.tables.merged_cells import MergedCells, merged_columns
+from tunerd.lab.tables.not_tables import advice_for
 from tunerd.lab.tables.parquet import parquet_columns, parquet_rows
 from tunerd.lab.tables.row_filter import strays
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, renumbered
@@ -217,11 +218,7 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
         return TableFile(path, "parquet", _checked(path, parquet_columns(path)), "", reading)
     with open_text(path) as file:
         sample = file.text.read(SAMPLE)
-    start = sample.lstrip()
-    if not start:
-        raise _wrong(path, "is empty")
-    if "\0" in start.partition("\n")[0]:
-        raise _wrong(path, "is neither a text table (CSV, JSON lines) nor Parquet")
+    start = _start_of_table(path, sample)
     if is_log(start):
         return TableFile(path, "log", _checked(path, _record_keys(path, log_records)), "", reading)
     if is_document(start):
@@ -240,6 +237,18 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
     header = _header(path, delimiter, above)
     names = [name or f"column_{place}" for place, name in enumerate(header.fields, 1)]
     return TableFile(path, "csv", _checked(path, names), delimiter, reading, header)
+
+
+def _start_of_table(path: Path, sample: str) -> str:
+    """The beginning of a text that may be a table."""
+    start = sample.lstrip()
+    if not start:
+        raise _wrong(path, "is empty")
+    if "\0" in start.partition("\n")[0]:
+        raise _wrong(path, "is neither a text table (CSV, JSON lines) nor Parquet")
+    if advice := advice_for(start):
+        raise _wrong(path, advice)
+    return start
 
 
 def _without_comments(start: str) -> str:

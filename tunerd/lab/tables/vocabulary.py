@@ -326,6 +326,7 @@ USERS = {"user", "username", "owner", "submitter", "author"}
 
 LABELS = _weighed("""
 6: id, uid, uuid, guid, hash, sha, seed, random seed, random state, hostname, node list, nodelist
+6: rng, rng state
 6: node name, cluster id, proc id
 6: ip, url, path, log file, comment, note, reason, message, error message, description, email
 6: pid, ppid, tid, process id, thread id, host name, host ip, node ip, ip address, port, uri, link

@@ -1,14 +1,10 @@
-"""TVM: logs of AutoTVM, a JSON object a line for each configuration that was measured.
-
-The auto-scheduler (Ansor) logs schedules and not settings: nobody could launch what a study offers.
-"""
+"""TVM: logs of AutoTVM, a JSON object a line for each configuration that was measured."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tunerd.core.study.mapping import JobStatus
-from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
@@ -24,15 +20,9 @@ __all__ = ["EXPORTER"]
 _KNOB, _TIME = "config.", "time_s"
 _STATUSES: Mapping[int, JobStatus] = {0: "succeeded", 6: "timeout", 7: "timeout"}
 """``MeasureErrorNo``: the others are of code that could not be built or failed."""
-_ANSOR = (
-    "is a log of TVM's auto-scheduler: it has schedules, and no settings that could be tuned."
-    " Write what you set yourself and the best time of each run into a CSV"
-)
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
-    if head.has("i", "r", "v") and not head.has("result"):
-        raise MisconfiguredError([ValidationProblem("table", _ANSOR)])
     if not head.has("input", "config.entity", "result"):
         return None
     made = head.reshaped(_reshape)

@@ -1,0 +1,36 @@
+"""Texts of known programs that say nothing of how a run was configured, and what to do instead."""
+
+import re
+
+__all__ = ["advice_for"]
+
+_REQUESTS = (
+    "has a line for each request and not for each run. Write a line for each run into a CSV: its"
+    " settings, and what its summary says ({summary})"
+)
+_ADVICE: tuple[tuple[str, str], ...] = (
+    (r"timeStamp,elapsed,label,responseCode,(?:responseMessage|threadName|dataType|success"
+     r"|failureMessage|bytes|sentBytes|grpThreads|allThreads|URL|Filename|Latency|Encoding"
+     r"|SampleCount|ErrorCount|Hostname|IdleTime|Connect|,)+\r?\n",
+     "is a log of JMeter: it " + _REQUESTS.format(summary="JMeter's aggregate report")),
+    (r'\{(?:"metric": ?"[^"]{1,100}", ?)?"type": ?"(?:Metric|Point)", ?"(?:data|metric)"',
+     "is a log of k6: it " + _REQUESTS.format(summary="k6 run --summary-export")),
+    (r'\{"Event":"SparkListener',
+     "is an event log of Spark: it has a line for each task and stage of one application. Write a"
+     " line for each application into a CSV: its settings and its duration (Spark's history server"
+     " has them under /api/v1/applications)"),
+    (r"\d;fio-\d",
+     "is fio's terse output, which does not say how a job was configured; fio"
+     " --output-format=json does, and is read as it is"),
+    (r'\{"i": ?\[\[',
+     "is a log of TVM's auto-scheduler: it has schedules, and no settings that could be tuned."
+     " Write what you set yourself and the best time of each run into a CSV"),
+    (r'\{(?:"Time": ?"[^"]{1,40}", ?)?"Action": ?"(?:start|run|output|pass|bench)", ?"Package"',
+     "is the output of go test -json; that of go test -bench without it is read as it is"),
+)  # fmt: skip
+_PATTERNS = [(re.compile(pattern), advice) for pattern, advice in _ADVICE]
+
+
+def advice_for(start: str) -> str:
+    """What is wrong with a text of which this is the beginning, and what to do; "" for others."""
+    return next((advice for pattern, advice in _PATTERNS if pattern.match(start)), "")
