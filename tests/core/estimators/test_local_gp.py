@@ -326,3 +326,69 @@ def test_contexts_too_small_to_replay_say_nothing() -> None:
     Z, y = jobs(6)
     few = ContextRuns(Z, y, np.ones(6), y)
     assert replayed_share(GROUPS, [few], Elsewhere(0.1, 0.1), local._priors(3)[0]) == 0.0
+
+
+def noisy_elsewhere() -> FloatArray:
+    """What is usual where scores were dealt out at random in every other context."""
+    rng = np.random.default_rng(7)
+
+    def context(seed: int) -> ContextRuns:
+        Z, score = jobs(60, seed)
+        return ContextRuns(Z, rng.permutation(score), np.ones(60), 0.3 * rng.normal(size=60))
+
+    return local.usual(GROUPS, [context(200 + i) for i in range(8)], Elsewhere(0.8, 0.3))
+
+
+@pytest.mark.parametrize("n", [10, 20, 40])
+def test_where_others_tell_nothing_own_jobs_alone_do(n: int) -> None:
+    asked, true = jobs(300, seed=1)
+    around = noisy_elsewhere()
+    errors: list[tuple[float, float]] = []
+    for seed in range(5):
+        Z, y = jobs(n, seed=seed + 20)
+        noise = np.random.default_rng(seed).normal(size=(2, 300)) * 0.5
+        runs = Z, y, np.ones(n), noise[0, :n], Elsewhere(0.8, 0.3)
+        process = LocalGP.fit(GROUPS, *runs, around=around)
+        hedged = process.hedged(y, np.ones(n))
+        off = [
+            float(((p.predict(asked, noise[1])[0] - true) ** 2).mean()) for p in (process, hedged)
+        ]
+        errors.append((off[0], off[1]))
+    before, after = np.mean(errors, axis=0)
+    assert after < 0.8 * before
+
+
+def test_where_others_are_right_they_keep_their_word() -> None:
+    asked, true = jobs(300, seed=1)
+    for seed in range(5):
+        Z, y = jobs(10, seed=seed + 20)
+        noise = np.random.default_rng(seed).normal(size=(2, 300)) * 0.1
+        told, expected = y + noise[0, :10], true + noise[1]
+        process = LocalGP.fit(GROUPS, Z, y, np.ones(10), told, Elsewhere(0.1, 0.1))
+        hedged = process.hedged(y, np.ones(10))
+        assert hedged.alone_share < 0.2
+        best = int(np.argmax(hedged.predict(asked, expected)[0]))
+        assert true[best] > np.quantile(true, 0.97)
+
+
+def test_too_few_jobs_and_many_are_told_by_one_process() -> None:
+    for n in (2, 41):
+        Z, y = jobs(n)
+        process = LocalGP.fit(GROUPS, Z, y, np.ones(n), 0.0 * y, Elsewhere(0.5))
+        assert process.hedged(y, np.ones(n)) is process
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(3, 12), wrong=st.floats(-2.0, 2.0))
+def test_whatever_both_say_together_it_is_a_belief(seed: int, n: int, wrong: float) -> None:
+    Z, y = jobs(n, seed)
+    process = LocalGP.fit(GROUPS, Z, y, np.ones(n), wrong * y, Elsewhere(0.5, 0.5))
+    hedged = process.hedged(y, np.ones(n))
+    assert 0.0 <= hedged.alone_share <= 1.0
+    asked, _ = jobs(6, seed + 1)
+    told = np.zeros(6)
+    mean, variance = hedged.predict(asked, told)
+    assert np.isfinite(mean).all()
+    assert (variance > 0).all()
+    together = hedged.covariance(asked, told, 2)
+    assert together[2] == pytest.approx(variance[2])
+    assert (np.abs(together) <= np.sqrt(variance * variance[2]) * (1 + 1e-6)).all()

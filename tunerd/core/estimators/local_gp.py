@@ -20,6 +20,11 @@ So ``b`` and ``f`` count by how well they tell each job from the others, beside 
 alone (stacking, Wolpert 1992). A few jobs tell that badly: before them it is what replays of other
 contexts showed. How far whole contexts lie off ``T`` is learned from those too: if that is seldom
 far, five slow jobs of one corner say that the corner is slow, and not that everything is.
+
+All of that is learned elsewhere too, and may be as wrong here as ``T``: where scores are noise in
+every other context, ten jobs hardly move a process that expects noise. So a process that knows of
+its own few jobs alone stands beside it, by how well both tell each of these from the others
+(:meth:`LocalGP.hedged`).
 """
 
 from collections.abc import Sequence
@@ -54,6 +59,11 @@ CARRIED_JOBS = 4.0
 """Jobs that what ``T`` leaves elsewhere counts as, beside the context's own."""
 TOLD_JOBS = 4.0
 """Jobs that what replays of other contexts showed counts as, beside the context's own."""
+HEDGED = (3, 40)
+"""Least and most configurations with which a process that knows nothing of other contexts is asked:
+it costs a second fit. With more the first has learned what is different here."""
+HEDGE_JOBS = 1.0
+"""Jobs that trusting the first alone counts as, beside the context's own."""
 REPLAYED = (5, 10)
 """Jobs after which a replay looks at the others of a context."""
 REPLAYED_MOST, REPLAYED_LEAST = 100, 5
@@ -129,6 +139,10 @@ class LocalGP:
     """… and how far it may be from that: variance, in squared units."""
     share: float = 1.0
     """Of what is said of configurations beyond ``told`` and the level, where they were not run."""
+    alone: Self | None = None
+    """A process over the same configurations that knows nothing of other contexts …"""
+    alone_share: float = 0.0
+    """… and how much of what is said is its."""
 
     @classmethod
     def fit(
@@ -181,15 +195,41 @@ class LocalGP:
             return process
         return replace(process, share=process._carried(runs, elsewhere))
 
+    def hedged(self, score: FloatArray, weight: FloatArray) -> Self:
+        """The same beside a process over ``score`` (n,) and ``weight`` (n,) alone, in the shares
+        that make squared errors smallest where each job is told by the others (equation 5.12)."""
+        if not HEDGED[0] <= len(score) <= HEDGED[1]:
+            return self
+        alone = self.fit(self.groups, self.Z, score, weight)
+        each = np.arange(len(score))
+        expected = self.told + self.level
+        own = expected + self.share * (self.left_out(each) - expected)
+        apart, missing = alone.left_out(each) - own, score - own
+        firm = HEDGE_JOBS * float((missing**2).mean())
+        share = float(apart @ missing) / max(float(apart @ apart) + firm, 1e-300)
+        return replace(self, alone=alone, alone_share=min(max(share, 0.0), 1.0))
+
     @property
     def noise(self) -> float:
         """Variance of one run, in scores."""
-        return float(np.exp(self.theta[-1])) * self.unit**2
+        noise = float(np.exp(self.theta[-1])) * self.unit**2
+        if self.alone is None:
+            return noise
+        return noise + self.alone_share * (self.alone.noise - noise)
 
     def predict(
         self, Z: FloatArray, told: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """(m, C) → (m,) mean, and (m,) variance without the noise of a run."""
+        mean, variance = self._predict(Z, told)
+        if self.alone is None or not self.alone_share:
+            return mean, variance
+        share, (other, its) = self.alone_share, self.alone.predict(Z)
+        apart = other - mean
+        variance += share * (its - variance) + share * (1.0 - share) * apart**2
+        return mean + share * apart, variance
+
+    def _predict(self, Z: FloatArray, told: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         told = np.zeros(len(Z)) if told is None else told
         mean, variance = np.zeros(len(Z)), self._prior(Z, told)
         share = np.full(len(Z), self.share)
@@ -244,9 +284,11 @@ class LocalGP:
             row_covariance = self._between(self.Z, self.told, Z[[row]], told[[row]])[:, 0]
             pull = cho_solve((self.factor, True), row_covariance)
             covariances = covariances - self._between(Z, told, self.Z, self.told) @ pull
-        covariances = (
-            self.share * covariances * self.unit**2
-        )  # what lies apart has nothing in common
+        # What lies apart has nothing in common.
+        covariances = self.share * covariances * self.unit**2
+        if self.alone is not None:
+            other = self.alone.covariance(Z, None, row)
+            covariances += self.alone_share * (other - covariances)
         covariances[row] = self.predict(Z[[row]], told[[row]])[1][0]
         return np.asarray(covariances, np.float64)
 

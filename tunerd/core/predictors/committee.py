@@ -192,7 +192,6 @@ class CommitteePredictor(Predictor):
             weight[:, :-1] = share[:, None] * self.weights.of(points)[:, :-1]
             asked = self.weights.ever if everybody else weight[:, :-1]
             mean[:, :-1], spread[:, :-1] = self._whole.ask(rows, asked)
-        weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         mean[:, -1], spread[:, -1] = self._typical, self._unknown
         where = np.arange(n) if everybody else np.flatnonzero(points)
         if len(where):
@@ -209,11 +208,13 @@ class CommitteePredictor(Predictor):
             if not self._whole.members:
                 predicted = self._own.beside_trees(speaks, Z[where], predicted)
             mean[where, -1] = predicted
+            weight[where, :-1] *= 1.0 - process.alone_share  # members know other contexts too
             spread[where, -1] = np.sqrt(doubt[where] + process.noise)
             if own is None or own.jobs == 1:  # it says where that context lies, if anything
                 elsewhere = self._own.elsewhere
                 first = self._unknown if elsewhere is None else elsewhere.left
                 spread[where, -1] = np.maximum(spread[where, -1], first)
+        weight[:, -1] = 1.0 - weight[:, :-1].sum(axis=1)
         return _CommitteePredictions(mean, spread, weight, doubt, expected, points)
 
     def _blended(self, said: _CommitteePredictions) -> Predictions:

@@ -133,7 +133,8 @@ class LocalGPSet:
         X, score, weight, expected = own.arrays(self._width)
         groups, Z = self._features.coordinate_groups, self.places(X)
         about = self._about(expected)
-        return LocalGP.fit(groups, Z, score, weight, about, self.elsewhere, theta, self.chosen)
+        process = LocalGP.fit(groups, Z, score, weight, about, self.elsewhere, theta, self.chosen)
+        return process if about is None else process.hedged(score, weight)
 
     def predict(
         self, process: LocalGP, places: FloatArray, told: FloatArray
