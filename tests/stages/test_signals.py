@@ -17,11 +17,12 @@ from tunerd.events.drift import DriftEvent
 from tunerd.queries.metric_samples import MetricSamples
 from tunerd.queries.study_status import study_status
 from tunerd.settings.model import IngestSettings, TopicSettings, TuneSettings
+from tunerd.stages.drift_events import SignalAlarm, follow_shifts
 from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.tune import TuneStage
 from tunerd.store import ContextRow, RecommendationRow, Store
-from tunerd.store.signals import KEPT
+from tunerd.store.signals import KEPT, shifts_of
 
 TOPICS = TopicSettings(jobs="jobs", recommendations="recommendations", rejected="rejected")
 TEXT = """
@@ -513,6 +514,53 @@ def test_a_signal_at_another_level_is_told_once_as_a_drift_until_it_is_followed(
     assert over.phase == "over"
     assert over.message.endswith("over. It has been as foreseen for a day.")
     assert study_status(store, overview, MetricSamples())["drift"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["other contexts", "nothing foreseen"])
+def test_a_shift_is_over_though_its_context_is_gone(
+    store: Store, time: Time, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Jobs of it come no longer, or the study no longer foresees signals."""
+    ran_in(store, time, TEXT, {"service": "a"})
+    past_load(store, time, days=9)
+    stage = forecasting(store, time)
+    hours_pass(store, time, stage, 8, 1.0)
+    hours_pass(store, time, stage, 20, 3.0)
+    (began,) = drift_events(store)
+    if end == "other contexts":
+        monkeypatch.setattr("tunerd.stages.forecast.MOST_CONTEXTS", 1)
+        ran_in(store, time, TEXT, {"service": "b"})
+        short_load(store, time, 'rps{service="b"}')
+    else:
+        ran_in(store, time, TEXT + "[forecast]\nahead = false\n", {"service": "a"})
+    overview = store.overview_of("web")
+    assert stage.step()
+    assert [note["drift_id"] for note in study_status(store, overview, MetricSamples())["drift"]]
+    time.pass_(hours=25)
+    stage.step()
+    *grew, over = drift_events(store)[1:]
+    assert {event.phase for event in grew} <= {"grew"}
+    assert (over.phase, over.drift_id) == ("over", began.drift_id)
+    assert (over.feature, over.context_keys) == ("rps", began.context_keys)
+    assert over.message.endswith("over. No context of the study has it foreseen any more.")
+    assert study_status(store, overview, MetricSamples())["drift"] == []
+
+
+def test_a_shift_belongs_to_the_signal_whichever_contexts_share_it() -> None:
+    alarms = {"rps": SignalAlarm("load", 1_000.0, True, ["web|a", "web|b"])}
+    kept, (began,) = follow_shifts("web", {}, alarms, 2_000.0)
+    assert (began.phase, began.feature, began.context_keys) == ("began", "load", ("web|a", "web|b"))
+    alarms = {"rps": SignalAlarm("load", 1_000.0, True, ["web|b"])}
+    again, events = follow_shifts("web", kept, alarms, 3_000.0)
+    assert events == []
+    assert again["rps"]["context_keys"] == ["web|b"]
+    # What an earlier tunerd kept by context goes on.
+    plan = {"shifts": {"rps": {"began_s": 1_000.0, "noticed_s": 1_000.0, "up": True}}}
+    former = shifts_of({"feature": "load", "signals": [plan]})
+    none, (over,) = follow_shifts("web", former, {}, 1_000.0 + 86_400.0)
+    assert none == {}
+    assert (over.phase, over.drift_id, over.feature) == ("over", began.drift_id, "load")
 
 
 def test_late_points_reach_a_forecaster_that_runs(store: Store, time: Time) -> None:

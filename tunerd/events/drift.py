@@ -6,7 +6,7 @@ is sent again.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -169,21 +169,28 @@ def drift_event(
 
 def shift_event(
     study: str,
-    feature: str,
-    context_key: str,
     signal: str,
     phase: Literal["began", "grew", "over"],
+    *,
     began_s: float,
     noticed_s: float,
     up: bool,
+    feature: str | None,
+    context_keys: Sequence[str],
+    foreseen: bool = True,
 ) -> DriftEvent:
     """The event that says that a signal is at another level than was foreseen.
 
     Args:
-        context_key: of the context without the signal.
+        study: name.
+        signal: written name.
+        phase: whether it begins, moves again, or is over.
         began_s: when it was noticed first, in seconds since 1970.
         noticed_s: when this was noticed.
         up: whether it is above what was foreseen.
+        feature: of the context, which the signal fills in.
+        context_keys: of the contexts that meet the signal, without it.
+        foreseen: whether it is foreseen still.
     """
     digest = hashlib.sha256(repr((study, signal, began_s)).encode()).hexdigest()
     drift_id = f"drift-{digest[:16]}"
@@ -196,7 +203,11 @@ def shift_event(
         case "grew":
             message += f" since {began:%Y-%m-%d %H:%M}; it moved again by {noticed:%Y-%m-%d %H:%M}."
         case "over":
-            message += ": over. It has been as foreseen for a day."
+            message += (
+                ": over. It has been as foreseen for a day."
+                if foreseen
+                else (": over. No context of the study has it foreseen any more.")
+            )
     return DriftEvent(
         schema="tunerd.drift/1",
         event_id=f"{drift_id}/{phase}/{noticed_s:.0f}",
@@ -204,7 +215,7 @@ def shift_event(
         study=study,
         phase=phase,
         kind="signal",
-        context_keys=(context_key,),
+        context_keys=tuple(context_keys),
         feature=feature,
         parameter=None,
         value=None,

@@ -154,21 +154,20 @@ def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
 
 def _signal_shifts(store: "Store", study: str) -> list[dict[str, Any]]:
     """Signals that are at another level than was foreseen, as what :func:`drifts` gives."""
+    from tunerd.store.signals import shifts_of
+
     kept = store.forecast_plan(study)
-    shifts: dict[str, Any] = {}
-    for plan in [] if kept is None else kept[1]["signals"]:
-        shifts |= plan.get("shifts", {})
-    if kept is None or not shifts:
+    shifts = {} if kept is None else shifts_of(kept[1])
+    if not shifts:
         return []
     from tunerd.events.drift import shift_event
 
-    place = study, kept[1]["feature"], ""
-    events = [shift_event(*place, signal, "began", **shift) for signal, shift in shifts.items()]
+    events = [shift_event(study, signal, "began", **shift) for signal, shift in shifts.items()]
     return [
         {
             "drift_id": event.drift_id,
             "kind": event.kind,
-            "context_keys": [],
+            "context_keys": list(event.context_keys),
             "feature": event.feature,
             "parameter": None,
             "value": None,

@@ -18,6 +18,7 @@ from tunerd.service.tuner_process import TunerProcess
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.topic_check import why_behind
 from tunerd.store import InstanceLock, RecommendationRow, Store
+from tunerd.store.signals import shifts_of
 from tunerd.streams.base import Stream
 
 __all__ = ["GaugeSampler"]
@@ -149,12 +150,13 @@ class GaugeSampler:
             float("inf") if self._planned_at is None else (now - self._planned_at).total_seconds()
         )
         if age_s >= FORESEEN_EVERY_S or not held:
-            kept = {queue.name: self._kept_plans(queue.name) for queue in progress}
-            self._planned = {name: self._plans(name, kept[name], now) for name in kept}
-            self._shifted = {
-                name: len({signal for plan in plans for signal in plan.get("shifts", ())})
-                for name, plans in kept.items()
+            kept = {queue.name: self.store.forecast_plan(queue.name) for queue in progress}
+            documents = {name: plan[1] for name, plan in kept.items() if plan is not None}
+            self._planned = {
+                name: self._plans(name, document["signals"], now)
+                for name, document in documents.items()
             }
+            self._shifted = {name: len(shifts_of(of)) for name, of in documents.items()}
             self._planned_at = now
         for queue in progress:
             planned = self._planned.get(queue.name, [])
@@ -173,10 +175,6 @@ class GaugeSampler:
                     signals_shifted=self._shifted.get(queue.name, 0),
                 )
             )
-
-    def _kept_plans(self, study: str) -> list[dict[str, Any]]:
-        kept = self.store.forecast_plan(study)
-        return [] if kept is None else list(kept[1]["signals"])
 
     def _plans(
         self, study: str, kept: Sequence[Mapping[str, Any]], now: datetime

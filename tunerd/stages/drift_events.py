@@ -1,7 +1,9 @@
 """Telling of drift: a line in the log, and an event on its topic by way of the outbox."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -9,11 +11,11 @@ from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.drift.alarms import DriftUpdate
 from tunerd.core.drift.monitor import DriftMonitor
 from tunerd.core.study import Study
-from tunerd.events.drift import DriftEvent, drift_event, to_bytes
+from tunerd.events.drift import DriftEvent, drift_event, shift_event, to_bytes
 from tunerd.stages.recommendations import LogEvent
 from tunerd.store import OutboxMessage, Transaction
 
-__all__ = ["drifting", "follow_shift", "tell", "tell_drift", "told"]
+__all__ = ["SignalAlarm", "drifting", "follow_shift", "follow_shifts", "tell", "tell_drift", "told"]
 
 SHIFT_S = 86_400.0
 """A signal's level shift is over so long after the last alarm."""
@@ -55,6 +57,52 @@ def tell(tx: Transaction, event: DriftEvent, topic: str, now: datetime) -> LogEv
             "message": event.message,
         },
     )
+
+
+@dataclass
+class SignalAlarm:
+    """What a forecaster says of its signal's level, and which contexts meet the signal."""
+
+    feature: str
+    at_s: float
+    """When it gave the alarm last; before all time where it never did."""
+    up: bool
+    """Whether the signal was above its forecast then."""
+    context_keys: list[str] = field(default_factory=list)
+
+
+def follow_shifts(
+    study: str,
+    kept: Mapping[str, Mapping[str, Any]],
+    alarms: Mapping[str, SignalAlarm],
+    now_s: float,
+) -> tuple[dict[str, dict[str, Any]], list[DriftEvent]]:
+    """The level shifts of a study's signals as they are kept from now on, and what has to be told.
+
+    A shift is its signal's, whichever contexts meet that. One that nothing foresees any more gives
+    no alarm, and so its shift is over after a day, too.
+
+    Args:
+        study: name.
+        kept: shifts as they were kept, by signal.
+        alarms: of all signals that are foreseen now.
+        now_s: seconds since 1970.
+    """
+    shifts: dict[str, dict[str, Any]] = {}
+    events: list[DriftEvent] = []
+    for signal in dict.fromkeys([*alarms, *kept]):
+        alarm = alarms.get(signal)
+        at_s, up = (alarm.at_s, alarm.up) if alarm else (-math.inf, False)
+        shift, phase = follow_shift(kept.get(signal), at_s, up, now_s)
+        if shift is None:
+            continue
+        if alarm is not None:
+            shift |= {"feature": alarm.feature, "context_keys": alarm.context_keys}
+        if phase != "over":
+            shifts[signal] = shift
+        if phase is not None:
+            events.append(shift_event(study, signal, phase, foreseen=alarm is not None, **shift))
+    return shifts, events
 
 
 def follow_shift(

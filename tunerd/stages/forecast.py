@@ -26,11 +26,10 @@ from tunerd.core.study.parts import ContextFeature
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError, StoreUnavailableError
 from tunerd.events import from_bytes
-from tunerd.events.drift import DriftEvent, shift_event
-from tunerd.stages.drift_events import follow_shift, tell
+from tunerd.stages.drift_events import SignalAlarm, follow_shifts, tell
 from tunerd.stages.plans import FORECAST_SOURCE, publish_plans
 from tunerd.store import Store, StudyRow
-from tunerd.store.signals import KEPT
+from tunerd.store.signals import KEPT, shifts_of
 
 __all__ = ["ForecastStage"]
 
@@ -188,11 +187,12 @@ class ForecastStage:
         )
         used: set[_SignalKey] = set()
         plans: list[dict[str, Any]] = []
-        shifts: dict[str, DriftEvent] = {}
+        alarms: dict[str, SignalAlarm] = {}
         ahead: dict[str, tuple[float, dict[str, Scalar]]] = {}
         for base in self._bases(study):
             foreseen = self._forecasts(study, base, now)
             used.update(ahead_of.signal for ahead_of in foreseen)
+            self._note_alarms(alarms, study.context_key(base), foreseen)
             if len(foreseen) < len(study.signals):
                 continue
             last = earlier.get(study.context_key(base))
@@ -203,8 +203,6 @@ class ForecastStage:
                 study, feature, base, forecast, gains.get, hours, others
             )
             plan = self._plan(foreseen, base, windows, last, now, made_s)
-            plan["shifts"], events = self._shifts(study, base, foreseen, last, now)
-            shifts |= events  # contexts may share a signal
             plans.append(plan)
             if plan["state"] == "active":
                 for window in windows:
@@ -213,13 +211,20 @@ class ForecastStage:
                         if probability >= max(study.forecast.min_probability, known):
                             ahead[key] = probability, contexts[key]
         fresh = {key: ahead[key] for key in ahead if key not in gains}
+        known_shifts = {} if before is None else shifts_of(before[1])
+        shifts, events = follow_shifts(study.name, known_shifts, alarms, now.timestamp())
         with self.store.transaction() as tx:
-            document = {"feature": feature.name, "study": study.content_hash, "signals": plans}
+            document = {
+                "feature": feature.name,
+                "study": study.content_hash,
+                "signals": plans,
+                "shifts": shifts,
+            }
             speaks = None if study.mode == "observe" else study
             tx.enqueue(*publish_plans(study.name, speaks, plans, published, self.topic, now))
             tx.save_forecast_plan(study.name, document, now)
             asked = tx.add_requests(_requests(study, fresh, now), now)
-            lines = [tell(tx, event, self.drift_topic, now) for event in shifts.values()]
+            lines = [tell(tx, event, self.drift_topic, now) for event in events]
         for line in lines:
             self.log.info(line.event, study=study.name, **line.detail)
         if asked.fresh:
@@ -227,13 +232,20 @@ class ForecastStage:
         return used
 
     def _end_plans(self, study: str, now: datetime) -> None:
-        """Withdraw the plans of a study whose signals are foreseen no longer."""
+        """Withdraw the plans of a study whose signals are foreseen no longer, and see the shifts of
+        these to their end."""
         kept = self.store.forecast_plan(study)
-        if kept is None or not any(plan.get("published") for plan in kept[1]["signals"]):
+        if kept is None:
+            return
+        shifts, events = follow_shifts(study, shifts_of(kept[1]), {}, now.timestamp())
+        if not events and not any(plan.get("published") for plan in kept[1]["signals"]):
             return
         with self.store.transaction() as tx:
             tx.enqueue(*publish_plans(study, None, (), kept[1]["signals"], self.topic, now))
-            tx.save_forecast_plan(study, {**kept[1], "signals": []}, now)
+            tx.save_forecast_plan(study, {**kept[1], "signals": [], "shifts": shifts}, now)
+            lines = [tell(tx, event, self.drift_topic, now) for event in events]
+        for line in lines:
+            self.log.info(line.event, study=study, **line.detail)
 
     def _bases(self, study: Study) -> list[dict[str, Scalar]]:
         """Contexts without what signals say, those with the latest jobs first."""
@@ -319,32 +331,22 @@ class ForecastStage:
             reading.since = now - KEPT + COUNTED
             reading.count = self.store.count_signal_points(signal[0], reading.since, until)
 
-    def _shifts(
-        self,
-        study: Study,
-        base: Mapping[str, Scalar],
-        foreseen: Sequence[_Foreseen],
-        earlier: Mapping[str, Any] | None,
-        now: datetime,
-    ) -> tuple[dict[str, Any], dict[str, DriftEvent]]:
-        """What is kept of the signals' level shifts, and what has to be told, by signal."""
-        shifts: dict[str, Any] = {}
-        events: dict[str, DriftEvent] = {}
-        for feature, (name, log_scale), _ in foreseen:
-            forecaster = self._forecasters[name, log_scale]
+    def _note_alarms(
+        self, alarms: dict[str, SignalAlarm], context_key: str, foreseen: Sequence[_Foreseen]
+    ) -> None:
+        """What the forecasters of a context's signals say of their levels; contexts may share
+        one."""
+        for feature, signal, _ in foreseen:
+            forecaster = self._forecasters[signal]
             at = forecaster.shifted_at
-            shift, phase = follow_shift(
-                (earlier or {}).get("shifts", {}).get(name),
-                -math.inf if at is None else float(at * RESOLUTION_S),
-                forecaster.shifted_up,
-                now.timestamp(),
-            )
-            if shift is not None and phase != "over":
-                shifts[name] = shift
-            if shift is not None and phase is not None:
-                place = study.name, feature.name, study.context_key(base), name
-                events[name] = shift_event(*place, phase, **shift)
-        return shifts, events
+            at_s = -math.inf if at is None else float(at * RESOLUTION_S)
+            alarm = alarms.get(signal[0])
+            if alarm is None or at_s > alarm.at_s:
+                keys = [] if alarm is None else alarm.context_keys
+                alarm = SignalAlarm(feature.name, at_s, forecaster.shifted_up, keys)
+                alarms[signal[0]] = alarm
+            if context_key not in alarm.context_keys:
+                alarm.context_keys.append(context_key)
 
     def _plan(
         self,

@@ -1,7 +1,7 @@
 """Signals: their points, each time once, and what is planned on their forecasts."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from tunerd.store.access import StoreReads, StoreWrites
 from tunerd.store.json_text import from_json, to_json
 from tunerd.store.tables import forecast_plans, signal_points, signals
 
-__all__ = ["MOST_SIGNALS", "AddedPoints", "SignalReads", "SignalWrites"]
+__all__ = ["MOST_SIGNALS", "AddedPoints", "SignalReads", "SignalWrites", "shifts_of"]
 
 MOST_SIGNALS = 1_000
 """Signals that are kept. A label with a value of its own for each job would make one of each."""
@@ -62,6 +62,8 @@ class _KeptShift(msgspec.Struct):
     began_s: float
     noticed_s: float
     up: bool
+    feature: str | None = None
+    context_keys: list[str] = []
 
 
 class _KeptPlan(msgspec.Struct):
@@ -81,6 +83,16 @@ class _PlanDocument(msgspec.Struct):
 
     feature: str
     signals: list[_KeptPlan]
+    shifts: dict[str, _KeptShift] = {}
+
+
+def shifts_of(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The level shifts in a document of plans that are not over, by signal. An earlier tunerd kept
+    them with each context's plan."""
+    usual = {"feature": document["feature"], "context_keys": []}
+    by_context = [plan.get("shifts", {}) for plan in document["signals"]]
+    shifts = [*by_context, document.get("shifts", {})]
+    return {name: {**usual, **shift} for some in shifts for name, shift in some.items()}
 
 
 class SignalReads(StoreReads):
