@@ -21,6 +21,7 @@ from tunerd.core.features import replay
 from tunerd.core.observation import Observation, Status, Value, corrected
 from tunerd.core.tuner import Tuner
 from tunerd.errors import FencedOutError
+from tunerd.queries.job_views import PRUNED, job_detail
 from tunerd.stages.replay import derive
 from tunerd.stages.retention import (
     BATCH_EVERY_S,
@@ -255,6 +256,33 @@ def test_a_clock_that_was_behind_once_makes_no_other_job_old(tuning: Tuning) -> 
     assert set(range(1, 241)) - set(whole(tuning.store)) <= {121}
 
 
+def prune_by_itself(tuning: Tuning, limits: RetentionLimits, **ahead: float) -> None:
+    """As the daemon does, whose clock is ahead."""
+    time, behind = tuning.time, timedelta(**ahead)
+    retention = HistoryRetention(tuning.store, limits, lambda: time.now() + behind, time.clock)
+    epoch = next(lease.epoch for lease in tuning.store.leases() if lease.name.endswith(NAME))
+    while retention.step(study(), epoch) is not None:
+        time.pass_(seconds=BATCH_EVERY_S)
+
+
+def test_a_daemon_whose_clock_is_far_ahead_prunes_nothing_young(tuning: Tuning) -> None:
+    limits = RetentionLimits(timedelta(days=30), None)
+    stage = tuning.start()
+    go_on(tuning, stage, 199, 1)
+    # A producer's clock is far ahead, too.
+    wrong = structs.replace(jobs(1, 200)[0], finished_at=tuning.time.now() + timedelta(days=900))
+    with tuning.store.transaction() as tx:
+        tx.add_observations(NAME, [wrong], tuning.time.now())
+    tuning.run(stage)
+    prune_by_itself(tuning, limits, days=800)
+    assert set(whole(tuning.store)) == set(range(1, 201))
+    tuning.time.pass_(days=31)
+    go_on(tuning, stage, 80, 201)
+    prune_by_itself(tuning, limits)
+    assert len(set(range(1, 201)) - set(whole(tuning.store))) > 50
+    assert set(range(201, 281)) <= set(whole(tuning.store))
+
+
 def test_what_corrects_a_job_that_stays_stays_too(tuning: Tuning) -> None:
     count = 320
     sample = set(replay.sequences_at(count).tolist())
@@ -270,6 +298,60 @@ def test_what_corrects_a_job_that_stays_stays_too(tuning: Tuning) -> None:
     go_on(tuning, stage, count - wrong - 1, wrong + 2)
     assert prune(tuning) > 50
     assert {wrong, wrong + 1} <= set(whole(tuning.store))
+
+
+def test_what_was_corrected_does_not_come_back_as_a_failure(tuning: Tuning) -> None:
+    """The job that took the place of a failed one was pruned."""
+    count = 320
+    sample = set(replay.sequences_at(count).tolist())
+    wrong = next(n for n in range(60, 200) if not {n, n + 1} & sample and n % 20)
+    stage = tuning.start()
+    go_on(tuning, stage, wrong - 1, 1)
+    tuning.add([job(wrong, {"n": 8}, CONFIGS[0], status=Status.FAILED)])
+    (stored,) = tuning.store.observations_at(NAME, [wrong])
+    speed = true_speed({"n": 8}, CONFIGS[0])
+    tuning.add([corrected(job(wrong + 1, {"n": 8}, CONFIGS[0], speed=speed), stored)])
+    tuning.run(stage)
+    go_on(tuning, stage, count - wrong - 1, wrong + 2)
+    assert prune(tuning) > 50
+    assert not {wrong, wrong + 1} & set(whole(tuning.store))
+
+
+def test_a_release_from_quarantine_holds_for_good(tuning: Tuning) -> None:
+    """Also for the jobs near it, after all that it stood beside is gone."""
+    count = 320
+    sample = set(replay.sequences_at(count).tolist())
+    odd: dict[str, Value] = {"x": 2, "y": "c", "z": False}
+    slip = next(n for n in range(60, 200) if not {n, n + 1} & sample)
+    stage = tuning.start()
+    go_on(tuning, stage, slip - 1, 1)
+    first = job(slip, {"n": 8}, odd, speed=1.3e7)
+    tuning.add([structs.replace(first, user="eve")])
+    tuning.run(stage)
+    assert tuning.store.quarantine_counts() == {NAME: 1}
+    tuning.command("release", sequences=[slip])
+    tuning.run(stage)
+    near = [job(n, {"n": 8}, odd, speed=1.3e7 + n) for n in range(slip + 2, slip + 14)]
+    tuning.add([structs.replace(one, user="eve") for one in near])
+    tuning.run(stage)
+    go_on(tuning, stage, count - slip - 13, slip + 14)
+    assert tuning.store.quarantine_counts() == {}
+    assert prune(tuning) > 50
+    assert {slip, slip + 1} <= set(whole(tuning.store))
+    tuning.publish(explore_share="0.3")
+    tuning.run(tuning.start())
+    assert tuning.heard.of(telemetry.StudyRelearned)
+    assert tuning.store.quarantine_counts() == {}
+    assert tuning.store.quarantine_rows(NAME, [slip])[slip].state == "released"
+
+
+def test_a_job_without_parameters_is_not_called_pruned(tuning: Tuning) -> None:
+    go_on(tuning, tuning.start(), 200, 1)
+    tuning.add([job(201, {"n": 8}, {}, speed=3.0)])
+    assert prune(tuning) > 50
+    gone = min(set(range(1, 201)) - set(whole(tuning.store)))
+    pages = [job_detail(tuning.store, study(), sequence) for sequence in (gone, 201)]
+    assert [page is not None and PRUNED in page.taught for page in pages] == [True, False]
 
 
 def test_imported_jobs_are_known_as_duplicates_for_ever(tuning: Tuning) -> None:

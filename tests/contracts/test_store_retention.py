@@ -4,11 +4,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from tests.contracts.store_data import LATER, NOW, STUDY, add_study, observation
 from tests.contracts.test_store_predictions import judged
 from tests.contracts.test_store_quarantine import row
-from tunerd.core.observation import Observation, corrected
+from tunerd.core.observation import Observation, Status, corrected
 from tunerd.store import PrunedHistory, Store, TuneStep, open_store
 from tunerd.store.retention import KEPT_STEPS
 
@@ -136,11 +137,38 @@ def test_jobs_that_others_need_are_named(filled: Store) -> None:
         tx.add_observations(STUDY, [corrected(observation("end", attempt=1), earlier)], LATER)
         tx.add_quarantined([row(7), row(8)])
         tx.settle_quarantined(STUDY, [8], "learned", who="ann", why="", now=NOW)
-    assert filled.wanted_jobs(STUDY, list(range(1, 12))) == {6, 7}
+    assert filled.quarantine_history(STUDY, list(range(1, 12))) == {7}
+    assert filled.replaced_jobs(STUDY, list(range(1, 12))) == {6: True}
     with filled.transaction() as tx:
         tx.lock_prunings(STUDY, LATER)
         tx.prune_jobs(STUDY, [6, 11], LATER)
-    assert filled.wanted_jobs(STUDY, list(range(1, 12))) == {7}
+    assert filled.quarantine_history(STUDY, list(range(1, 12))) == {7}
+    assert filled.replaced_jobs(STUDY, list(range(1, 12))) == {6: False}
+    with filled.transaction() as tx:
+        assert tx.release_quarantined(STUDY, [7], who="ann", why="", now=LATER) == [7]
+    assert filled.quarantine_history(STUDY, list(range(1, 13))) == {12}
+    assert filled.replaced_jobs(STUDY, [7, 12]) == {7: True}
+
+
+def test_a_row_that_lost_its_configuration_is_damaged_and_was_not_pruned(
+    filled: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with filled._database.writing() as connection:
+        connection.execute(sa.text("UPDATE observations SET config = '' WHERE sequence = 5"))
+    assert [job.sequence for job in filled.observations(STUDY)] == list(range(4, 11))
+    (job,) = filled.observations_at(STUDY, [5])
+    assert (job.status, job.metrics) == (Status.CANCELLED, {})
+    assert "sequence 5, is damaged and teaches nothing" in caplog.text
+    assert [job.whole for job in filled.past_jobs(STUDY, 5, 5, LATER, 1)] == [True]
+
+
+def test_the_latest_end_is_moved_by_no_single_clock(store: Store) -> None:
+    add_study(store)
+    assert store.latest_end(STUDY) is None
+    ahead = observation("e9", finished_at=NOW + timedelta(days=900))
+    with store.transaction() as tx:
+        tx.add_observations(STUDY, [*jobs(4), ahead], NOW)
+    assert store.latest_end(STUDY) == observation("e1").finished_at
 
 
 def test_what_takes_the_place_of_a_pruned_job_stands_alone(filled: Store) -> None:

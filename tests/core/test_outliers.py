@@ -83,6 +83,20 @@ def test_a_mark_that_comes_from_the_beginning_is_taken_back(value: float, first:
     assert seen(values) == list(range(first, 40, 4))
 
 
+def test_what_was_released_stays_so_though_it_is_among_the_first() -> None:
+    """History is learned anew after retention pruned what came before: then a job that was released
+    is among its context's first, and its value is one that is often a mark."""
+    outliers = OutlierFilter(log=True)
+    low = ReportedScore(math.log(1e-3), 1e-3, 0, "x", "eve")
+    assert not outliers.see("c", low).held
+    outliers.accept("c", low._replace(sequence=1), [0])
+    held = []
+    for i, value in enumerate(usual(8), 2):
+        held += outliers.see("c", ReportedScore(math.log(value), value, i, "y", "bob")).held
+    again = outliers.see("c", low._replace(sequence=10, user="eve"))
+    assert [*held, *again.held] == []
+
+
 def screened(*jobs: tuple[float, str, str | None], usual_user: str = "bob") -> list[list[str]]:
     """What becomes of jobs (value, configuration, user) after forty ordinary ones: the reasons why
     each is held, or the places of those that it confirms."""

@@ -205,12 +205,13 @@ class OutlierFilter:
         return Screening((), [report.sequence for report in near if not report.settled])
 
     def accept(self, key: str, job: ReportedScore, settled: Sequence[int]) -> None:
-        """Believe a job, and those with these sequences that waited: what comes near them is
-        believed at once from now on."""
+        """Believe a job, and those with these sequences that waited, or that were not even held
+        where history is learned anew: what comes near them is believed at once from now on."""
         here = self._here(key)
-        for place, report in enumerate(here.waiting):
-            if report.sequence in settled:
-                here.waiting[place] = report._replace(settled=True)
+        for reports in (here.waiting, here.early):
+            for place, report in enumerate(reports):
+                if report.sequence in settled:
+                    reports[place] = report._replace(settled=True)
         here.add(job._replace(settled=True))
         self._everywhere.add(job)
 
@@ -254,7 +255,7 @@ class OutlierFilter:
 
     def _alone(self, here: _ScoreRange) -> list[HeldScore]:
         """The one of the first jobs that no other comes near, or those that share a mark; they are
-        taken back."""
+        taken back, but for those that are believed for good."""
         for extreme in (min(here.early), max(here.early)):
             if extreme.settled:
                 continue
@@ -262,7 +263,8 @@ class OutlierFilter:
             alone = [
                 report
                 for report in here.early
-                if report is extreme or (mark and report.value == extreme.value)
+                if report is extreme
+                or (mark and report.value == extreme.value and not report.settled)
             ]
             rest = _ScoreRange()
             for other in here.early:

@@ -202,7 +202,8 @@ def job_detail(store: Store, study: Study, sequence: int) -> JobDetail | None:
         advised_config=dict(incumbent.config) if incumbent else None,
         reason=stood.reason if stood else None,
         realised_gain=realised(study, judged) if judged else None,
-        taught=([] if job.config else [PRUNED]) + _taught(judged),
+        taught=([] if store.observations_left(study.name, [sequence]) else [PRUNED])
+        + _taught(judged),
     )
 
 

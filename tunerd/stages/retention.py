@@ -9,8 +9,9 @@ checkpoint, would read:
   checkpoint and before a rebuild that is under way. A job that has left it never comes back;
 - the runs that each context's evidence has one by one, the last job of each configuration, and the
   failures that came between these: what is left fails as often as what was there;
-- jobs in quarantine, jobs that a whole one takes the place of, and what takes the place of one that
-  stays.
+- jobs in quarantine, and those that were released from it: a release holds for good, also for the
+  jobs near it;
+- jobs that a whole one takes the place of, and what takes the place of one that stays.
 
 So a tuner goes on and starts again with the same model and the same advice as without retention.
 """
@@ -212,8 +213,11 @@ class RetentionPass:
         left = {job.sequence: job for job in jobs if job.whole and job.sequence not in self.sample}
         if not left:
             return []
-        needed = store.wanted_jobs(name, list(left))
-        rest = store.observations_left(name, left.keys() - needed)
+        rest = store.observations_left(name, left)
+        earlier = [job.earlier.sequence for job in rest if isinstance(job, CorrectedObservation)]
+        settled = store.quarantine_history(name, [*left, *earlier])
+        replaced = store.replaced_jobs(name, list(left))
+        needed = {sequence for sequence, whole in replaced.items() if whole} | settled
         keys = {self.study.context_key(job.context) for job in rest}
         known = store.context_parts(name, _ContextEvidence, keys) if keys else {}
         for state in known.values():
@@ -227,7 +231,9 @@ class RetentionPass:
             if isinstance(job, CorrectedObservation) and job.earlier.sequence in stays
         )
         for job in reversed(rest):
-            if job.sequence not in needed and self._is_failure(job, known):
+            # One that a pruned job took the place of is no failure, or counts there.
+            known_better = job.sequence in needed or job.sequence in replaced
+            if not known_better and self._is_failure(job, known):
                 needed.add(job.sequence)
         return [job for sequence, job in left.items() if sequence not in needed]
 
@@ -296,10 +302,11 @@ class HistoryRetention:
         self._due_at[name] = self.clock() + PASS_EVERY_S
         result = PruneResult()
         try:
+            now = self._time_of(study)
             if going is None or going.study is not study:
-                going = RetentionPass.begin(self.store, study, self.limits, self.now())
+                going = RetentionPass.begin(self.store, study, self.limits, now)
             if going.at:
-                result = going.step(self.now(), epoch)
+                result = going.step(now, epoch)
         except (CorruptDataError, msgspec.ValidationError) as error:
             log.error("history of study %s is not pruned now: %s", name, error)
             return result
@@ -307,6 +314,12 @@ class HistoryRetention:
             self._passes[name] = going
             self._due_at[name] = self.clock() + BATCH_EVERY_S
         return result
+
+    def _time_of(self, study: Study) -> datetime:
+        """This machine's time, or when the study's latest jobs ended by their own clocks if that is
+        earlier: where this machine's clock is far ahead, what is young does not go."""
+        ended = self.store.latest_end(study.name)
+        return self.now() if ended is None else min(self.now(), ended)
 
     def drop(self, study: str) -> None:
         """Forget a study that another instance has now."""

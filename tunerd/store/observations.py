@@ -65,12 +65,13 @@ _COLUMNS = (
 quarantine."""
 
 
-_CONFIG, _CORRECTS, _RELEASED = 7, 19, 20
+_CONFIG, _METRICS, _CORRECTS, _RELEASED = 7, 8, 19, 20
 """Places of some of them."""
-PRUNED = ""
-"""In the place of the configuration of a job that was pruned (:mod:`.retention`)."""
-WHOLE = observations.c.config != PRUNED
-"""Whether a job is still there with all that it said."""
+PRUNED = ("", "{}")
+"""In the place of configuration and metrics of a job that was pruned (:mod:`.retention`)."""
+WHOLE = sa.or_(observations.c.config != PRUNED[0], observations.c.metrics != PRUNED[1])
+"""Whether a job is still there with all that it said. One that lost only its configuration is
+damaged, and was not pruned."""
 
 
 def attempt_of(one: Observation) -> str:
@@ -493,7 +494,7 @@ def _fits(number: int) -> bool:
 
 
 def _observation(row: Any) -> Observation:
-    if row[_CONFIG] == PRUNED:
+    if (row[_CONFIG], row[_METRICS]) == PRUNED:
         row = (*row[:_CONFIG], "{}", *row[_CONFIG + 1 :])
     try:
         return _read(row, object_from_json)

@@ -20,6 +20,7 @@ from tunerd.store.tables import observations, predictions, prunings, quarantine,
 __all__ = ["PastJob", "PrunedHistory", "RetentionReads", "RetentionWrites"]
 
 _c = observations.c
+LATEST_ENDS = 101
 KEPT_STEPS = 1000
 """Latest steps that stay whatever their age: recovery asks for them."""
 
@@ -83,6 +84,19 @@ class RetentionReads(StoreReads):
             row = connection.execute(statement.order_by(_c.sequence.desc()).limit(1)).one_or_none()
         return (0, None) if row is None else (row.sequence, row.received_at)
 
+    def latest_end(self, study: str) -> datetime | None:
+        """When a study's latest jobs ended, by their own clocks: the median of :data:`LATEST_ENDS`,
+        which no few wrong clocks move; None before there was a job."""
+        statement = (
+            sa.select(_c.finished_at)
+            .where(_c.study == study)
+            .order_by(_c.sequence.desc())
+            .limit(LATEST_ENDS)
+        )
+        with self._reading() as connection:
+            ends = sorted(connection.execute(statement).scalars())
+        return ends[len(ends) // 2] if ends else None
+
     def past_jobs(
         self, study: str, first: int, last: int, before: datetime, limit: int
     ) -> list[PastJob]:
@@ -101,20 +115,31 @@ class RetentionReads(StoreReads):
             rows = connection.execute(statement).all()
         return [PastJob(row[0], bool(row[1]), row[2], int(row[3])) for row in rows]
 
-    def wanted_jobs(self, study: str, sequences: Sequence[int]) -> set[int]:
-        """Those of these jobs that wait in quarantine, or that another whole job takes the place
-        of: some hundreds at most."""
-        open_states = ("held", "bad")
+    def quarantine_history(self, study: str, sequences: Sequence[int]) -> set[int]:
+        """Those of these jobs that wait in quarantine, that were called bad, or that are a release:
+        of some hundreds."""
         held = sa.select(quarantine.c.sequence).where(
             quarantine.c.study == study,
             quarantine.c.sequence.in_(sequences),
-            quarantine.c.state.in_(open_states),
+            quarantine.c.state.in_(("held", "bad")),
         )
-        corrected = sa.select(_c.corrects).where(
-            _c.study == study, _c.corrects.in_(sequences), WHOLE
+        releases = sa.select(_c.sequence).where(
+            _c.study == study, _c.sequence.in_(sequences), _c.released
         )
         with self._reading() as connection:
-            return {*connection.execute(held).scalars(), *connection.execute(corrected).scalars()}
+            return {*connection.execute(held).scalars(), *connection.execute(releases).scalars()}
+
+    def replaced_jobs(self, study: str, sequences: Sequence[int]) -> dict[int, bool]:
+        """Those of these jobs, some hundreds, that another takes the place of; and whether one that
+        is whole does."""
+        statement = sa.select(_c.corrects, WHOLE).where(
+            _c.study == study, _c.corrects.in_(sequences)
+        )
+        replaced: dict[int, bool] = {}
+        with self._reading() as connection:
+            for sequence, whole in connection.execute(statement):
+                replaced[sequence] = replaced.get(sequence, False) or bool(whole)
+        return replaced
 
     def job_contexts(self, study: str, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
         """Sequence and context of the first jobs above a sequence, pruned ones included."""
@@ -149,10 +174,10 @@ class RetentionWrites(RetentionReads, StoreWrites):
             return 0
         mark = self._database.placeholder
         statement = (
-            f"UPDATE observations SET config = '{PRUNED}', metrics = '{{}}', extra = {mark} "  # noqa: S608
+            f"UPDATE observations SET config = {mark}, metrics = {mark}, extra = {mark} "  # noqa: S608
             f"WHERE study = {mark} AND sequence = {mark}"
         )
-        values = [(_what_stays(extra), study, sequence) for sequence, extra in rows]
+        values = [(*PRUNED, _what_stays(extra), study, sequence) for sequence, extra in rows]
         self._connection.exec_driver_sql(statement, values)
         table, last = prunings.c, max(row.sequence for row in rows)
         self._connection.execute(
