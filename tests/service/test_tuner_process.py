@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import pytest
 
 from tests.servers import wait_until
 from tunerd.service.tuner_process import TunerProcess
-from tunerd.telemetry import Report, StepStarted, TunerReady
+from tunerd.telemetry import Report, StepCommitted, StepStarted, TunerReady
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +31,7 @@ class Watched:
     step_deadline_s: float = 30.0
     reports: list[Report] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tuner = TunerProcess(
@@ -38,7 +40,8 @@ class Watched:
             max_crashes=3,
             clock=time.monotonic,
             on_report=self.reports.append,
-            on_exit=lambda study, cause, aside: self.lost.append((study, cause, aside)),
+            on_exit=lambda study, cause, why: self.lost.append((study, cause, bool(why))),
+            on_return=self.returned.append,
             module="tests.service.tuner_child",
         )
 
@@ -106,6 +109,86 @@ def test_a_step_over_its_deadline_is_ended_and_its_study_is_named(watch: Watch) 
     child = watch("began slow", "wait", step_deadline_s=0.2)
     child.until(lambda: bool(child.lost))
     assert child.lost == [("slow", "its step took more than 0.2 s (tune.step_deadline_s)", False)]
+
+
+def test_a_step_that_waits_for_a_processor_is_given_the_time_it_needs(watch: Watch) -> None:
+    """As on a machine that others keep busy: it takes long, and uses little."""
+    child = watch("began slow", "labour 15 0.05", "stepped slow", "wait", step_deadline_s=0.4)
+    child.until(lambda: any(isinstance(report, StepCommitted) for report in child.reports))
+    assert not child.lost
+
+
+def test_a_step_that_uses_up_its_time_gets_twice_as_much_at_the_next_try(watch: Watch) -> None:
+    child = watch("began slow", "labour 50 0", "stepped slow", "wait", step_deadline_s=0.2)
+    child.until(lambda: any(isinstance(report, StepCommitted) for report in child.reports))
+    causes = [cause for _, cause, _ in child.lost]
+    assert causes[0] == "its step took more than 0.2 s (tune.step_deadline_s)"
+    assert causes[1:] in (
+        ["its step took more than 0.4 s (2 times tune.step_deadline_s)"],
+        [],  # the clocks of a busy machine
+    )
+
+
+def test_a_study_that_is_only_too_slow_comes_back(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunerd.service.tuner_process.FIRST_AWAY_S", 0.5)
+    child = watch("began slow", "wait", step_deadline_s=0.1)
+    child.tuner._pause_s = 0.0
+    child.until(lambda: bool(child.lost) and child.lost[-1][2])
+    assert [lost[::2] for lost in child.lost] == [("slow", False), ("slow", False), ("slow", True)]
+    assert "; it is tried again after " in child.tuner.set_aside["slow"]
+    heard = len(child.reports)
+    child.until(lambda: bool(child.returned))
+    assert child.returned == ["slow"]
+    assert child.tuner.set_aside == {}
+    # The child begins with it; when that takes too long again it is away for twice as long.
+    child.until(lambda: len(child.lost) == 4)
+    assert StepStarted(study="slow") in child.reports[heard:]
+    assert child.lost[-1] == (
+        "slow",
+        "its step took more than 0.8 s (8 times tune.step_deadline_s)",
+        True,
+    )
+    assert "4 times in a row" in child.tuner.set_aside["slow"]
+    child.until(lambda: len(child.returned) == 2)
+
+
+def test_a_study_that_crashes_stays_away(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunerd.service.tuner_process.FIRST_AWAY_S", 0.0)
+    child = watch("began bad", "crash bad", "wait")
+    child.tuner._pause_s = 0.0
+    child.until(lambda: "bad" in child.tuner.set_aside)
+    for _ in range(5):
+        child.tuner.supervise()
+    assert "bad" in child.tuner.set_aside
+    assert child.returned == []
+
+
+def test_the_tuner_process_takes_up_what_its_parent_names() -> None:
+    """Its first line and the next may come at once, or in pieces."""
+    program = """
+import sys, threading, time
+from tunerd.service.tuner_main import _first_line, _follow_parent
+line, rest = _first_line()
+aside = {"a": "slow", "b": "slow", "c": "broken"}
+threading.Thread(target=_follow_parent, args=(rest, aside), daemon=True).start()
+while len(aside) > 1:
+    time.sleep(0.01)
+print(line.decode(), *aside, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for part in (b"{}\na\nb", b"\n"):
+            child.stdin.write(part)
+            child.stdin.flush()
+        assert child.stdout.readline() == b"{} c\n"
+        child.stdin.close()
+        assert child.wait(10) == 0
 
 
 def test_an_idle_child_has_no_deadline(watch: Watch) -> None:

@@ -1,8 +1,10 @@
 """Stands in for the tuner process: does what its settings say, a list of lines.
 
 ``began STUDY``, ``stepped STUDY``, ``progressed``, ``ready`` report; ``say TEXT`` prints; ``sleep
-SECONDS``; ``deaf`` ignores SIGTERM; ``crash`` aborts; ``wait`` waits for SIGTERM or the end of
-standard input, as the real one does. ``began`` and ``crash`` pass over a study that is set aside.
+SECONDS``; ``labour TIMES SECONDS`` uses ten milliseconds of a processor so many times, and waits
+for so long in between; ``deaf`` ignores SIGTERM; ``crash`` aborts; ``wait`` waits for SIGTERM or
+the end of standard input, as the real one does. ``began`` and ``crash`` pass over a study that is
+set aside. One that the parent names later begins at once.
 """
 
 import json
@@ -44,6 +46,8 @@ def main() -> None:
                 time.sleep(float(rest))
             case "crash" if rest not in arguments:
                 os.abort()
+            case "labour":
+                _labour(*map(float, rest.split()))
             case "deaf":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             case "wait":
@@ -55,9 +59,18 @@ def _say(report: Report) -> None:
     sys.stdout.buffer.flush()
 
 
+def _labour(times: float, pause_s: float) -> None:
+    for _ in range(int(times)):
+        end = time.process_time() + 0.01
+        while time.process_time() < end:
+            pass
+        time.sleep(pause_s)
+
+
 def _end_with_parent() -> None:
-    while os.read(0, 1024):
-        pass
+    while data := os.read(0, 1024):
+        for study in data.decode().split():
+            _say(StepStarted(study=study))
     os._exit(0)
 
 

@@ -317,6 +317,7 @@ class _Daemon:
             clock=time.monotonic,
             on_report=self._heard_from_tuner,
             on_exit=self._lost_tuner,
+            on_return=self._tried_again,
             arguments=()
             if self.members is None
             else (f"--instance={self.members.name}", f"--owner={self.members.owner}"),
@@ -613,21 +614,23 @@ class _Daemon:
         self.health.remark(f"{report.study} quarantine", what if jobs else "")
 
     def _aside(self, study: str, why: str) -> None:
-        self.health.remark(
-            f"{study} aside", f"study {study} is set aside and not tuned any more: {why}"
-        )
+        self.health.remark(f"{study} aside", f"study {study} is set aside and not tuned: {why}")
 
-    def _lost_tuner(self, study: str, cause: str, set_aside: bool) -> None:
+    def _tried_again(self, study: str) -> None:
+        self.health.remark(f"{study} aside", "")
+        self.metrics.hear(telemetry.StudySetAside(study=study, aside=False))
+        self.log.info("study tried again that was too slow", study=study)
+
+    def _lost_tuner(self, study: str, cause: str, set_aside: str) -> None:
         self.health.note("tuner", f"tune: the tuner process is being replaced: {cause}")
         self.metrics.hear(
             telemetry.TunerRestarted(why="deadline" if "took more than" in cause else "died")
         )
         self.log.error("tuner process replaced", study=study or None, cause=cause)
         if set_aside:
-            why = f"{cause}, {self.settings.tune.max_crashes} times in a row; the log says more"
-            self.metrics.hear(telemetry.StudySetAside(study=study, why=why))
-            self._aside(study, why)
-            self.log.error("study set aside until the next start", study=study)
+            self.metrics.hear(telemetry.StudySetAside(study=study, why=set_aside))
+            self._aside(study, f"{set_aside}; the log says more")
+            self.log.error("study set aside", study=study, problem=set_aside)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

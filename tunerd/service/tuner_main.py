@@ -1,7 +1,8 @@
 """The tuner process: the tune stage in a process of its own, until its parent lets go of it.
 
 Reports go to standard output, one JSON object a line; standard input holds the settings, one line,
-and ends when the parent does, however that came about.
+then the names of studies that are to be tried again, and ends when the parent does, however that
+came about.
 """
 
 import argparse
@@ -47,8 +48,10 @@ def main() -> int:
     parser.add_argument("--instance", default="", help="name of this one of several instances")
     parser.add_argument("--owner", default="", help="what it holds leases by")
     arguments = parser.parse_args()
-    settings = restore_settings(_first_line())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    aside = dict(zip(arguments.set_aside, arguments.because, strict=True))
+    line, rest = _first_line()
+    settings = restore_settings(line)
+    threading.Thread(target=_follow_parent, args=(rest, aside), daemon=True).start()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     # Ctrl-C on a terminal reaches the whole group; the parent then stops this process in order.
@@ -56,7 +59,6 @@ def main() -> int:
 
     log = logs.configure(settings.log)
     try:
-        aside = dict(zip(arguments.set_aside, arguments.because, strict=True))
         placed = {"instance": arguments.instance, "owner": arguments.owner}
         _run(settings, log, aside, arguments.anew, stop, placed)
     except Exception:
@@ -109,22 +111,30 @@ def _run(
             tune.close()
 
 
-def _first_line() -> bytes:
-    line = b""
-    while not line.endswith(b"\n"):
+def _first_line() -> tuple[bytes, bytes]:
+    """The first line of standard input, and what came with it."""
+    data = b""
+    while b"\n" not in data:
         part = os.read(0, 65536)
         if not part:
             os._exit(0)  # the parent is gone before it could say anything
-        line += part
-    return line
+        data += part
+    line, _, rest = data.partition(b"\n")
+    return line, rest
 
 
-def _end_with_parent() -> None:
+def _follow_parent(data: bytes, set_aside: dict[str, str]) -> None:
+    """Take up studies that were set aside as the parent names them, one a line; end with it."""
     # Not sys.stdin: its lock, held here, would stop the interpreter from ending in order.
-    while os.read(0, 1024):
-        pass
-    # Nothing to save: what is committed is committed, and an open transaction rolls back.
-    os._exit(0)
+    while True:
+        *studies, data = data.split(b"\n")
+        for study in studies:
+            set_aside.pop(study.decode(), None)
+        part = os.read(0, 1024)
+        if not part:
+            # Nothing to save: what is committed is committed, and an open transaction rolls back.
+            os._exit(0)
+        data += part
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,6 +35,20 @@ STARTING_S = 20.0
 """More time for its first word: imports take long where others want the cores too."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
+STARVED = 0.02
+"""Share of one processor from which on a child counts as at work: what hangs uses none."""
+MOST_PATIENCE = 16
+"""Times the deadline that a study gets at most after it was too slow."""
+FIRST_AWAY_S = 600.0
+LONGEST_AWAY_S = 6 * 3600.0
+"""How long a study is set aside that was only too slow, the first time and at most."""
+
+
+class _BegunStep(NamedTuple):
+    study: str
+    at: float
+    processor_s: float | None
+    """Processor time that the child had used by then."""
 
 
 @dataclass
@@ -43,48 +58,63 @@ class TunerProcess:
     settings: bytes
     """What a child reads first: one line, see :func:`tunerd.settings.dump_settings`."""
     step_deadline_s: float
+    """What a step that gets no further may take. Where other programs keep the processors busy,
+    only the child's own processor time counts. A study that was too slow gets twice as much next
+    time."""
     max_crashes: int
     """So many ends in a row, without a step that was finished, and the study is set aside."""
     clock: Callable[[], float]
     """Monotonic seconds."""
     on_report: Callable[[Report], None]
     """Called for every line, in a thread of its own."""
-    on_exit: Callable[[str, str, bool], None]
+    on_exit: Callable[[str, str, str], None]
     """Called when the child ended without being asked to, or could not be started: with the study
-    that it worked on (or an empty text), the cause, and whether that study is set aside from now
-    on."""
+    that it worked on (or an empty text), the cause, and why that study is set aside from now on
+    (or an empty text)."""
+    on_return: Callable[[str], None]
+    """Called when a study that was set aside is tried again."""
     set_aside: dict[str, str] = field(default_factory=dict)
-    """Studies that ended it too often and are left alone until the daemon starts again, and why."""
+    """Studies that ended it too often and are left alone, and why: until the daemon starts again,
+    or for a while where they were only too slow."""
     arguments: Sequence[str] = ()
     """More of them for the child."""
     module: str = "tunerd.service.tuner_main"
     """What the child runs."""
     _process: "subprocess.Popen[bytes] | None" = None
     _listener: threading.Thread | None = None
-    _began: tuple[str, float] | None = None
+    _began: _BegunStep | None = None
     _crashes: Counter[str] = field(default_factory=Counter)
     _slow: set[str] = field(default_factory=set)
     """Studies whose last end was that a step took too long."""
+    _patience: dict[str, int] = field(default_factory=dict)
+    """Times the deadline that a study gets; 1 where it is not here."""
+    _away_s: dict[str, float] = field(default_factory=dict)
+    """How long a study is set aside when it is too slow once more."""
+    _back_at: dict[str, float] = field(default_factory=dict)
+    """When a study that was too slow is tried again."""
     _pause_s: float = FIRST_PAUSE_S
     _start_at: float = 0.0
-    _overdue: bool = False
+    _overdue_s: float | None = None
+    """The time that was not enough for a step."""
     _heard_at: float = float("-inf")
     _stop_by: float | None = None
 
     def supervise(self) -> None:
         """Start, watch the deadline of, and replace the child."""
         process, now = self._process, self.clock()
+        for study in [study for study, at in self._back_at.items() if now >= at]:
+            self._take_back(study)
         if process is None:
             if now >= self._start_at:
                 try:
                     self._start()
                 except OSError as error:  # no memory or no descriptors left, for the moment
                     self._pause(now)
-                    self.on_exit("", f"it could not be started: {error.strerror}", False)
+                    self.on_exit("", f"it could not be started: {error.strerror}", "")
             return
         began = self._began
-        if began is not None and now - began[1] > self.step_deadline_s and process.poll() is None:
-            self._overdue = True
+        if began is not None and process.poll() is None and self._is_overdue(began, now):
+            self._overdue_s = self._allowed_s(began.study)
             process.kill()
             process.wait()
         if process.poll() is not None:
@@ -131,6 +161,39 @@ class TunerProcess:
                     return int(line.split()[1]) * 1024
         return None
 
+    @property
+    def _processor_s(self) -> float | None:
+        """Processor time that the child has used; None when there is none, or the system does not
+        say."""
+        with contextlib.suppress(OSError, IndexError):
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return None
+
+    def _allowed_s(self, study: str) -> float:
+        return self.step_deadline_s * self._patience.get(study, 1)
+
+    def _is_overdue(self, began: _BegunStep, now: float) -> bool:
+        """Whether a step gets no further, or takes too long. One that waits for a processor which
+        others use is given the time that it needs."""
+        spent_s, allowed_s = now - began.at, self._allowed_s(began.study)
+        if spent_s <= allowed_s:
+            return False
+        used_s = self._processor_s
+        if used_s is None or began.processor_s is None:
+            return True
+        return not STARVED * spent_s <= used_s - began.processor_s < allowed_s
+
+    def _take_back(self, study: str) -> None:
+        """Let the child try a study again; one that is starting hears of it, too."""
+        del self._back_at[study]
+        self.set_aside.pop(study, None)
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended, and its successor tries it anyway
+                self._process.stdin.write(study.encode() + b"\n")
+                self._process.stdin.flush()
+        self.on_return(study)
+
     def _start(self) -> None:
         command = [sys.executable, "-m", self.module, *self.arguments]
         for study, why in sorted(self.set_aside.items()):
@@ -141,7 +204,7 @@ class TunerProcess:
         command += [f"--anew={study}" for study in anew if study not in self._slow]
         environment = os.environ | THREADS  # they must be there before the libraries are
         self._began = None
-        self._overdue = False
+        self._overdue_s = None
         self._heard_at = self.clock() + STARTING_S
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
@@ -165,36 +228,56 @@ class TunerProcess:
                     continue  # the last words of one that was replaced
                 self._heard_at = self.clock()
                 if isinstance(report, StepStarted):
-                    self._began = (report.study, self.clock())
+                    self._began = _BegunStep(report.study, self.clock(), self._processor_s)
                 elif isinstance(report, StageProgressed | StepCommitted):
                     self._began = None
                     self._pause_s = FIRST_PAUSE_S
                     if isinstance(report, StepCommitted):
                         self._crashes.pop(report.study, None)
+                        self._away_s.pop(report.study, None)
                 self.on_report(report)
 
     def _replace(self, status: int, now: float) -> None:
         if self._listener is not None:
             self._listener.join(LAST_WORDS_S)  # which study was it?
-        study = self._began[0] if self._began else ""
-        cause = (
-            f"its step took more than {self.step_deadline_s:g} s (tune.step_deadline_s)"
-            if self._overdue
-            else (
-                f"it was killed by signal {-status}" if status < 0 else f"it exited with {status}"
-            )
-        )
+        study = self._began.study if self._began else ""
+        cause = self._cause(status, study)
+        why = ""
         if study:
             self._crashes[study] += 1
-            (self._slow.add if self._overdue else self._slow.discard)(study)
-        too_often = bool(study) and self._crashes[study] >= self.max_crashes
-        if too_often:
-            self.set_aside[study] = f"{cause}, {self._crashes[study]} times in a row"
+            if self._overdue_s is None:
+                self._slow.discard(study)
+            else:
+                self._slow.add(study)
+                self._patience[study] = min(2 * self._patience.get(study, 1), MOST_PATIENCE)
+            if self._crashes[study] >= self.max_crashes:
+                why = self._put_aside(study, cause, now)
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             process.stdin.close()
         self._pause(now)
-        self.on_exit(study, cause, too_often)
+        self.on_exit(study, cause, why)
+
+    def _cause(self, status: int, study: str) -> str:
+        if self._overdue_s is None:
+            return (
+                f"it was killed by signal {-status}" if status < 0 else f"it exited with {status}"
+            )
+        times = self._patience.get(study, 1)
+        setting = "tune.step_deadline_s" if times == 1 else f"{times} times tune.step_deadline_s"
+        return f"its step took more than {self._overdue_s:g} s ({setting})"
+
+    def _put_aside(self, study: str, cause: str, now: float) -> str:
+        """Leave a study alone: for a while where it was only too slow, which a busy machine may be
+        the reason of, and else until the next start. Returns why."""
+        why = f"{cause}, {self._crashes[study]} times in a row"
+        if study in self._slow:
+            away_s = self._away_s.get(study, FIRST_AWAY_S)
+            self._away_s[study] = min(2 * away_s, LONGEST_AWAY_S)
+            self._back_at[study] = now + away_s
+            why += f"; it is tried again after {away_s / 60:g} minutes"
+        self.set_aside[study] = why
+        return why
 
     def _pause(self, now: float) -> None:
         self._start_at = now + self._pause_s
