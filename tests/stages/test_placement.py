@@ -2,17 +2,27 @@
 
 import random
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from typing import cast
 
 import pytest
+import sqlalchemy as sa
 
 from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import NAME, TOPIC, Lines, Tuning, random_jobs
 from tunerd import logs, telemetry
 from tunerd.settings.model import TuneSettings
-from tunerd.stages.placement import MOVES, PlacementPlan, StudyPlacement, plan_placement
+from tunerd.stages.placement import (
+    LOOK_EVERY_S,
+    MOVES,
+    OVERDUE_S,
+    PlacementPlan,
+    StudyPlacement,
+    plan_placement,
+)
 from tunerd.stages.tune import TuneStage
-from tunerd.store import InstanceRow, Store
+from tunerd.store import InstanceRow, Store, study_lease
+from tunerd.store.tables import leases
 
 
 class World:
@@ -208,6 +218,27 @@ def test_one_that_was_paused_writes_nothing_when_it_wakes(tuning: Tuning) -> Non
     assert tuning.heard.of(telemetry.StudyReleased)
     tuning.run(second)
     assert tuning.store.study(NAME).learned_sequence == 18  # type: ignore[union-attr]
+
+
+def test_a_study_whose_next_holder_does_not_come_goes_to_who_looks(store: Store) -> None:
+    """The one with the least load is in a long step, and looked a moment before."""
+    tuning = Tuning(store, Time(), Heard())
+    busy, idle = placed(tuning, "a").placement, placed(tuning, "b").placement
+    assert busy is not None
+    assert idle is not None
+    busy.look(["mine"])
+    idle.look([])
+    with store.transaction() as tx:
+        tx.take_lease(study_lease("lost"), "c/1", 60.0)
+        assert tx.renew_lease(study_lease("mine"), busy.owner, 1, 60.0, spent_s=30.0)
+    for free_s, held in ((0.5, {"mine"}), (OVERDUE_S + 0.5, {"mine", "lost"})):
+        with store._database.writing() as connection:
+            since = store._database.now(connection) - timedelta(seconds=free_s)
+            mine = leases.c.name == study_lease("lost")
+            connection.execute(sa.update(leases).where(mine).values(expires_at=since))
+        tuning.time.pass_(seconds=LOOK_EVERY_S)
+        busy.look(["mine", "lost"])
+        assert busy.held == held
 
 
 def test_a_command_is_carried_out_where_the_study_is(tuning: Tuning) -> None:

@@ -1,9 +1,10 @@
 """Which instance tunes which study: leases, spread evenly by what tuning costs.
 
 Each tuner process looks at the same rows and plans for itself. A study that nobody holds goes to
-the instance with the least load, and all planners agree on which that is. An instance with more
-than its share gives studies up, a few at a time; they are free then, and go the same way. Who is
-wrong about the others loses nothing: a lease goes to one owner, whatever two of them planned.
+the instance with the least load, and all planners agree on which that is. Where that one does not
+come, whoever looks next takes it. An instance with more than its share gives studies up, a few at a
+time; they are free then, and go the same way. Who is wrong about the others loses nothing: a lease
+goes to one owner, whatever two of them planned.
 """
 
 import heapq
@@ -14,9 +15,10 @@ from tunerd.store import InstanceRow, Lease, Store, leased_study, study_lease
 
 __all__ = ["LEASE_S", "PAUSE_S", "PlacementPlan", "StudyPlacement", "plan_placement"]
 
-LEASE_S = 10.0
-"""How long a lease holds without being renewed. After a crash the others wait for this long."""
-PAUSE_S = 8.0
+LEASE_S = 8.0
+"""How long a lease holds without being renewed. After a crash the others wait for this long. It is
+renewed every two seconds, so that a busy machine may miss it twice."""
+PAUSE_S = 6.0
 """How long a transaction may pause before the server ends it: a process that is stopped in the
 middle of one keeps its lease's row locked, however long ago the lease ran out."""
 LOOK_EVERY_S = 1.0
@@ -27,6 +29,9 @@ TOLERANCE = 0.2
 """Two instances may differ by this share of the mean load before a study moves."""
 MOVES = 2
 """Studies that an instance gives up in one look. Each has to be loaded again elsewhere."""
+OVERDUE_S = 2.0
+"""What has been free for so long is taken whoever should have it: that one is in a long step, or
+was lost too. Two looks of everybody; balance comes later."""
 AVAILABLE_S = 4.0
 """An instance whose tuner process has not looked for so long is in the middle of a long step: it is
 given nothing, and waiting for it would leave what is free with nobody."""
@@ -140,7 +145,8 @@ class StudyPlacement:
         self._hold({study for study, holder in holders.items() if holder == self.owner})
         settled = {study for study, at in self._held_since.items() if self.clock() - at > SETTLED_S}
         plan = plan_placement(self.owner, tuners, loads, holders, settled)
-        for study in plan.take:
+        overdue = (study for study, lease in known.items() if lease.free_s > OVERDUE_S)
+        for study in dict.fromkeys([*plan.take, *sorted(holders.keys() & overdue)]):
             with self.store.transaction() as tx:
                 epoch = tx.take_lease(study_lease(study), self.owner, LEASE_S, wait=False)
             if epoch is not None:

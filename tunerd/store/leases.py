@@ -51,6 +51,8 @@ class Lease:
     """Of the study: the share of one core that tuning it took lately."""
     alive: bool = False
     """Whether somebody holds it and it has not expired, by the database's clock."""
+    free_s: float = 0.0
+    """Seconds since it expired or was released; 0 while somebody holds it."""
 
 
 class LeaseReads(StoreReads):
@@ -209,4 +211,5 @@ def _lease(row: sa.Row[Any], now: datetime) -> Lease:
     alive = row.owner is not None and row.expires_at > now
     idle_s = 0.0 if row.load_at is None else max(0.0, (now - row.load_at).total_seconds())
     load = row.load * math.exp(-idle_s / LOAD_S)
-    return Lease(row.name, row.owner, row.expires_at, row.epoch, load, alive)
+    free_s = 0.0 if alive else max(0.0, (now - row.expires_at).total_seconds())
+    return Lease(row.name, row.owner, row.expires_at, row.epoch, load, alive, free_s)
