@@ -14,10 +14,12 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import tunerd.store.migrations
-from tunerd.errors import MisconfiguredError
+from tests.servers import wait_until
+from tests.store.released import restore
+from tunerd.errors import MisconfiguredError, StoreUnavailableError
 from tunerd.store import open_store, schema
 from tunerd.store.engine import Database
-from tunerd.store.schema import HEAD, VERSION_TABLE
+from tunerd.store.schema import HEAD, LARGE_INDEXES, VERSION_TABLE
 from tunerd.store.tables import metadata
 
 
@@ -164,6 +166,67 @@ def test_a_deadlock_with_an_older_daemon_is_tried_again(
         waits.join()
     assert len(tries) == 2
     database.close()
+    engine.dispose()
+
+
+def waits_for(engine: sa.Engine, statement: str) -> int | None:
+    """Process of the session that waits in a statement for others to end their transactions."""
+    query = "SELECT pid FROM pg_stat_activity WHERE query LIKE :text AND wait_event_type = 'Lock'"
+    with engine.connect() as connection:
+        asked = connection.execute(sa.text(query), {"text": f"{statement}%"})
+        pid: int | None = asked.scalar_one_or_none()
+        return pid
+
+
+def is_valid(engine: sa.Engine, index: str) -> bool | None:
+    """Whether an index can be used; None where there is none."""
+    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
+    with engine.connect() as connection:
+        answer: bool | None = connection.execute(sa.text(query), {"name": index}).scalar()
+        return answer
+
+
+@pytest.mark.slow
+def test_who_writes_need_not_wait_until_an_index_of_a_large_table_is_built(
+    postgres_url: str,
+) -> None:
+    """An older daemon goes on writing; a build that was broken off is begun anew."""
+    restore("0007", postgres_url)
+    engine, name = sa.create_engine(postgres_url), LARGE_INDEXES[0].name
+    write = sa.text("UPDATE observations SET attempt = attempt WHERE sequence = :n")
+    failed: list[Exception] = []
+
+    def upgrade() -> None:
+        database = Database(postgres_url)
+        try:
+            schema.upgrade_schema(database)
+        except StoreUnavailableError as error:
+            failed.append(error)
+        finally:
+            database.close()
+
+    for end in ("broken off", "built"):
+        newer = threading.Thread(target=upgrade)
+        with engine.connect() as older:
+            older.execute(write, {"n": 1})  # a transaction that takes a while
+            newer.start()
+            wait_until(lambda: waits_for(engine, "CREATE INDEX CONCURRENTLY"), 30, "it is built")
+            with engine.begin() as writer:
+                writer.exec_driver_sql("SET LOCAL lock_timeout = 2000")
+                writer.execute(write, {"n": 2})
+            if end == "broken off":
+                with engine.connect() as operator:
+                    pid = waits_for(engine, "CREATE INDEX CONCURRENTLY")
+                    operator.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+                newer.join(30)
+                assert is_valid(engine, name) is False
+            older.commit()
+        newer.join(30)
+        assert not newer.is_alive()
+    assert len(failed) == 1
+    assert is_valid(engine, name)
+    with open_store(postgres_url, upgrade=False) as store:
+        assert store.replaced_jobs("toy", [1]) == {}
     engine.dispose()
 
 

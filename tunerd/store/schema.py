@@ -1,7 +1,10 @@
 """Bringing a database's schema up to date, in one transaction that others wait for."""
 
+import logging
 import threading
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -22,6 +25,29 @@ TRIES, LOCK_MS = 20, 3000
 It waits for a lock no longer than this, since they wait behind it, and then begins again."""
 _DEADLOCK, _LOCK_TIMEOUT = "40P01", "55P03"
 
+
+class _LargeIndex(NamedTuple):
+    """An index on a table that may be large."""
+
+    revision: str
+    """Of the migration that wants it, and makes it where it is not there."""
+    name: str
+    on: str
+    column: str
+    """Of the table ``observations``; before there is such a column there is nothing to build."""
+
+
+LARGE_INDEXES = (
+    _LargeIndex(
+        "0008",
+        "ix_observations_study_corrects",
+        "observations (study, corrects) WHERE corrects IS NOT NULL",
+        "corrects",
+    ),
+)
+TURN_S = 0.5
+
+log = logging.getLogger(__name__)
 _alembic = threading.Lock()
 """Alembic keeps its context in module globals."""
 
@@ -42,6 +68,8 @@ def upgrade_schema(database: Database) -> None:
             raise _newer(database, version)
         if not _may_migrate(connection, database):
             raise _not_current(database, version, "its owner has to run `tunerd store migrate`")
+    if not database.is_sqlite and version is not None:
+        _build_large_indexes(database)
     for left in reversed(range(TRIES)):
         try:
             with _alembic, database.writing() as connection:
@@ -53,6 +81,35 @@ def upgrade_schema(database: Database) -> None:
         except StoreUnavailableError as error:
             if not left or not _is_contended(error):
                 raise
+
+
+def _build_large_indexes(database: Database) -> None:
+    """Build what the migrations to come would build while all who write wait. That takes no
+    transaction and may take minutes; what an interrupted one left is built anew."""
+    with database.explained(), database.engine.connect() as connection:
+        connection.detach()  # what is set and locked here ends with this connection
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.exec_driver_sql("SET lock_timeout = 0")
+        connection.exec_driver_sql("SET statement_timeout = 0")
+        # Whoever waited for a lock here would be waited for: building ends with all transactions.
+        while not connection.exec_driver_sql(
+            "SELECT pg_try_advisory_lock(hashtextextended('tunerd index ' || current_schema(), 0))"
+        ).scalar_one():
+            time.sleep(TURN_S)
+        version = _version(connection)
+        columns = {column["name"] for column in sa.inspect(connection).get_columns("observations")}
+        for index in LARGE_INDEXES:
+            if version is None or version >= index.revision or index.column not in columns:
+                continue
+            valid = connection.execute(
+                sa.text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"),
+                {"name": index.name},
+            ).scalar_one_or_none()
+            if valid is False:
+                connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {index.name}")
+            if not valid:
+                log.info("index %s is built; who writes need not wait for it", index.name)
+                connection.exec_driver_sql(f"CREATE INDEX CONCURRENTLY {index.name} ON {index.on}")
 
 
 def _is_contended(error: StoreUnavailableError) -> bool:

@@ -51,4 +51,5 @@ def upgrade() -> None:
         ["study", "corrects"],
         sqlite_where=corrected,
         postgresql_where=corrected,
+        if_not_exists=True,  # in PostgreSQL it is built before, while others write
     )
