@@ -100,7 +100,7 @@ REPORTS: list[Report] = [
         waiting=6,
         last_at=99.0,
         recommended={"n=8": {"tp": 4.0}},
-        foreseen={"n=~": {"0.5": 4.0}},
+        foreseen={"n=~": {"n": {"0.5": 4.0}}},
         signals_shifted=2,
     ),
     MessagesPublished(messages={"recommendation": 2, "rejected": 1}, seconds=0.05),

@@ -246,8 +246,8 @@ class StudyBacklog(msgspec.Struct, frozen=True, kw_only=True, tag="backlog"):
     recommended: dict[str, dict[str, float]] = {}
     """Numbers that most jobs of a context are told, by context and parameter; of a bounded number
     of contexts. A context without its signal has those of the one that is foreseen now."""
-    foreseen: dict[str, dict[str, float]] = {}
-    """Quantiles of the signal in this hour, by context without it and quantile."""
+    foreseen: dict[str, dict[str, dict[str, float]]] = {}
+    """Quantiles of each signal in this hour, by context without signals, feature and quantile."""
     signals_shifted: int = 0
     """Signals that are at another level than was foreseen."""
 

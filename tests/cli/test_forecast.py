@@ -145,6 +145,33 @@ def planned_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -
     return now
 
 
+def test_each_signal_of_a_study_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd
+) -> None:
+    """Those of a plan that two signals stand on, with their own bands and methods."""
+    planned_by_hand(tmp_path, monkeypatch, "web|rps=86.7362|service=a|size=7e+09")
+    with open_store(f"sqlite:///{tmp_path}/tunerd.sqlite") as store:
+        made_at, document = store.forecast_plan("web") or (datetime.now(UTC), {})
+        (plan,) = document["signals"]
+        plan["others"] = {"wait": {"signal": "wait", "methods": {"last value": 1.0}}}
+        (window,) = plan["windows"]
+        window["others"] = {"wait": [2.0, 3.25, 4.0, 1.0, 5.0]}
+        before = {**window, "came": 90.0, "others_came": {"wait": 4.5}}
+        plan["past"] = [before | {key: window[key] - 3600 for key in ("start_s", "end_s")}]
+        with store.transaction() as tx:
+            tx.save_forecast_plan("web", document, made_at)
+    said = tunerd("forecast", "web").out
+    first, second = said.split("\nwait: by last value 100%\n")
+    assert 'rps{service="a"}: by' in first
+    assert "  90 came, inside" in first
+    assert "4.5 came, outside" in second
+    assert "3.25" in second
+    assert 'The plan stands on rps{service="a"}, wait, paired quantile by quantile.' in second
+    (told,) = tunerd("forecast", "web", "--json").json["signals"]
+    assert told["others"]["wait"]["signal"] == "wait"
+    assert told["windows"][0]["others"]["wait"]["median"] == 3.25
+
+
 def test_a_plan_is_found_however_its_context_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd
 ) -> None:

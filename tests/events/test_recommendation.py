@@ -20,6 +20,7 @@ from tunerd.core.recommendation import (
     MadeFrom,
     Predicted,
     Recommendation,
+    SignalBand,
     State,
     StatedObjective,
     candidate_id,
@@ -96,6 +97,7 @@ AHEAD: dict[str, Any] = {
         low=640.0,
         median=800.0,
         high=910.0,
+        others=(SignalBand(feature="wait", signal="wait", low=1.0, median=2.0, high=4.0),),
     ),
 }
 
@@ -112,6 +114,7 @@ def test_one_that_is_made_ahead_says_from_when_and_what_it_stands_on() -> None:
         "low": 640.0,
         "median": 800.0,
         "high": 910.0,
+        "others": [{"feature": "wait", "signal": "wait", "low": 1.0, "median": 2.0, "high": 4.0}],
     }
     assert from_bytes(to_bytes(ahead)) == ahead
     later = NOW + timedelta(days=1)
@@ -276,12 +279,22 @@ def test_what_goes_out_comes_back(recommendation: Recommendation) -> None:
 def test_the_schema_describes_every_field() -> None:
     schema = recommendation_schema()
     assert schema["$ref"] == "#/$defs/Recommendation"
-    names = ("Candidate", "Incumbent", "MadeFrom", "Predicted", "Gain", "ForecastBasis")
+    names = (
+        "Candidate",
+        "Incumbent",
+        "MadeFrom",
+        "Predicted",
+        "Gain",
+        "ForecastBasis",
+        "SignalBand",
+    )
     for name in ("Recommendation", *names):
         definition = schema["$defs"][name]
         assert definition["description"]
-        optional = {"valid_from", "forecast"} if name == "Recommendation" else set()
-        required = [field for field in definition["properties"] if field not in optional]
+        optional = {"Recommendation": {"valid_from", "forecast"}, "ForecastBasis": {"others"}}
+        required = [
+            field for field in definition["properties"] if field not in optional.get(name, ())
+        ]
         assert definition["required"] == required
         assert all(field["description"] for field in definition["properties"].values())
     properties = schema["$defs"]["Recommendation"]["properties"]

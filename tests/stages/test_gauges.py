@@ -158,6 +158,7 @@ def test_a_context_without_its_signal_has_the_numbers_of_the_hour(recommended: T
         windows = [
             {"start_s": now_s + 3600 * i, "end_s": now_s + 3600 * (i + 1), **quantiles}
             | {"key": recommended.key(size), "contexts": {}, "lowest": 2.0, "highest": 6.0}
+            | {"others": {"wait": [6.0, 7.0, 8.0, 5.0, 9.0]}}
             for i, size in enumerate(sizes)
         ]
         stands = {"key": "toy|n=~", "sent_s": 0.0, "hours": []} if published else None
@@ -171,7 +172,12 @@ def test_a_context_without_its_signal_has_the_numbers_of_the_hour(recommended: T
     exact = launched(recommended)
     told = measured(recommended, gauges)
     assert told.recommended == {**exact, "n=~": exact["n=4"]}
-    assert told.foreseen == {"n=~": {"0.1": 3.0, "0.5": 4.0, "0.9": 5.0}}
+    assert told.foreseen == {
+        "n=~": {
+            "n": {"0.1": 3.0, "0.5": 4.0, "0.9": 5.0},
+            "wait": {"0.1": 6.0, "0.5": 7.0, "0.9": 8.0},
+        }
+    }
     plan(3)  # nothing is recommended there: what the context has itself is no less true
     recommended.time.pass_(seconds=61.0)
     own = recommended.store.recommendation("toy", recommended.key(4))
@@ -187,7 +193,10 @@ def test_a_context_without_its_signal_has_the_numbers_of_the_hour(recommended: T
     exporter = MetricsExporter()
     exporter.hear(telemetry.StudyLoaded(study="toy", sequence=60))
     exporter.hear(measured(recommended, gauges))
-    assert 'tunerd_foreseen_signal{context="n=~",quantile="0.9"' in exporter.render()[0].decode()
+    shown = exporter.render()[0].decode()
+    for feature in ("n", "wait"):
+        labels = f'context="n=~",feature="{feature}",quantile="0.9"'
+        assert f"tunerd_foreseen_signal{{{labels}" in shown
     plan(4, 16, published=False)
     recommended.time.pass_(seconds=61.0)
     told = measured(recommended, gauges)

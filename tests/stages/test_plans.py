@@ -10,11 +10,11 @@ import pytest
 from tests.stages.fakes import Time
 from tests.stages.test_signals import TEXT, forecasting, ran_in, short_load
 from tunerd.client import PLAN_KEY, RecommendationFile, Recommendations
-from tunerd.core.recommendation import MadeFrom, Recommendation, StatedObjective
+from tunerd.core.recommendation import MadeFrom, Recommendation, SignalBand, StatedObjective
 from tunerd.core.study_file import parse_study
 from tunerd.events import to_bytes
-from tunerd.events.plan import PublishedPlan
-from tunerd.stages.plans import publish_plans
+from tunerd.events.plan import PublishedBand, PublishedPlan
+from tunerd.stages.plans import made_ahead, publish_plans
 from tunerd.stages.topic_check import take_up
 from tunerd.store import OutboxMessage, Store
 
@@ -71,6 +71,30 @@ def test_hours_of_one_context_are_one_window() -> None:
     assert plan.windows[1].valid_from == NOW + timedelta(hours=2)
     assert plan.windows[1].valid_until == NOW + timedelta(hours=4)
     assert (plan.windows[1].low, plan.windows[1].high) == pytest.approx((720.0, 880.0))
+
+
+def test_a_plan_on_several_signals_says_which_and_what_each_is() -> None:
+    plan = kept(100, 100, 800)
+    assert b'"others"' not in (say(kept(100), [])[0].value or b"")
+    plan["others"] = {"wait": {"signal": 'wait{service="a"}', "methods": {}}}
+    for hour, window in enumerate(plan["windows"]):
+        window["others"] = {"wait": [1.0 + hour, 2.0 + hour, 3.0 + hour, 0.0, 9.0]}
+    (message,) = say(plan, [])
+    sent = msgspec.json.decode(message.value or b"", type=PublishedPlan)
+    assert (sent.signal, sent.others) == ('rps{service="a"}', {"wait": 'wait{service="a"}'})
+    assert [window.others for window in sent.windows] == [
+        {"wait": PublishedBand(low=1.0, median=2.5, high=4.0)},
+        {"wait": PublishedBand(low=3.0, median=4.0, high=5.0)},
+    ]
+    # A recommendation made ahead says it, too.
+    ahead = made_ahead((NOW, {"signals": [plan]}), key(800), 0.5)
+    assert ahead is not None
+    assert ahead[1].others == (
+        SignalBand(feature="wait", signal='wait{service="a"}', low=3.0, median=4.0, high=5.0),
+    )
+    single = made_ahead((NOW, {"signals": [kept(100)]}), key(100), 0.5)
+    assert single is not None
+    assert single[1].others is msgspec.UNSET
 
 
 def test_a_plan_is_sent_again_only_where_it_changes_or_half_of_it_is_over() -> None:

@@ -14,6 +14,7 @@ from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.events.drift import DriftEvent
+from tunerd.queries.forecasts import study_forecast
 from tunerd.queries.metric_samples import MetricSamples
 from tunerd.queries.study_status import study_status
 from tunerd.settings.model import IngestSettings, TopicSettings, TuneSettings
@@ -402,6 +403,22 @@ def test_a_study_with_two_signals_is_planned_where_both_are_known(store: Store, 
     assert plan["context"] == {"service": "a"}
     keys = {key for window in plan["windows"] for key in window["contexts"]}
     assert all("|queue=" in key and "|rps=" in key for key in keys)
+    # Each has its band, and what came of it in the hours before.
+    (shown,) = study_forecast(store, "web").signals
+    rps, queue = shown.by_signal()
+    assert (rps.signal, queue.signal) == ('rps{service="a"}', 'queue{service="a"}')
+    assert queue.methods
+    assert [hour.start_s for hour in queue.windows] == [hour.start_s for hour in rps.windows]
+    assert all(hour.low <= hour.median <= hour.high for hour in queue.windows)
+    time.pass_(minutes=6)
+    assert stage.step()
+    time.pass_(minutes=60)
+    short_load(store, time, 'rps{service="a"}', 'queue{service="a"}')
+    assert stage.step()
+    (shown,) = study_forecast(store, "web").signals
+    came = [hour.came for hour in shown.by_signal()[1].past]
+    assert came
+    assert all(value is not None and 100.0 <= value < 160.0 for value in came)
     # The second one leaves its band.
     time.pass_(minutes=6)
     with store.transaction() as tx:

@@ -15,6 +15,8 @@ from tunerd.cli import run
 from tunerd.core.decisions.context_state import ContextState
 
 PATH = "/studies/toy/forecast"
+WAIT = {"wait": [1.25, 2.0, 3.75, 1.0, 5.0]}
+"""The band of a further signal."""
 
 
 def hours(key: str, first_s: float, count: int, **more: Any) -> list[dict[str, Any]]:
@@ -46,8 +48,11 @@ def planned(world: World, tmp_path: Path) -> World:
         "state": "withdrawn",
         "why": EVIL,
         "methods": {"last value": 1.0},
-        "windows": hours("toy|n=8", begins, 24),
-        "past": hours("toy|n=8", begins - 3 * 3600, 3, came=111.5),
+        "others": {"wait": {"signal": "wait", "methods": {"last value": 1.0}}},
+        "windows": hours("toy|n=8", begins, 24, others=WAIT),
+        "past": hours(
+            "toy|n=8", begins - 3 * 3600, 3, came=111.5, others=WAIT, others_came={"wait": 2.5}
+        ),
     }
     with own.opened() as store, store.transaction() as tx:
         tx.save_forecast_plan("toy", {"feature": "n", "signals": [plan]}, now)
@@ -66,8 +71,10 @@ def test_the_page_has_bands_plan_and_what_came(
     assert {hour["recommended"] for hour in signal["windows"]} == {"active"}
     assert "<script>alert" not in page
     assert "The plan is withdrawn" in page
-    assert page.count("<circle") == 27
-    for text in ("111.5", "foreseen, 80.00 to 123.0", "/studies/toy/contexts/n=8"):
+    assert page.count("The plan is withdrawn") == 1
+    assert page.count("<circle") == 2 * 27  # each signal's band
+    bands = ("foreseen, 80.00 to 123.0", "2.500 came, 1.250 to 3.750", "stands on 2 signals")
+    for text in ("111.5", *bands, "/studies/toy/contexts/n=8"):
         assert text in page
     assert run(["forecast", "toy", "--json", "--settings", str(planned.settings)]) == 0
     said = json.loads(capsys.readouterr().out)

@@ -65,8 +65,12 @@ def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
         )
         return
     click.echo(f"{study}, planned at {view.made_at:%Y-%m-%d %H:%M} UTC")
-    for signal in view.signals:
-        _show(signal, hours)
+    for plan in view.signals:
+        for signal in plan.by_signal():
+            _show(signal, hours)
+        if plan.others:
+            names = ", ".join([plan.signal, *(other.signal for other in plan.others.values())])
+            click.echo(f"  The plan stands on {names}, paired quantile by quantile.")
     if view.contexts:
         click.echo("")
         _show_contexts(study, view.contexts)
@@ -85,7 +89,7 @@ def _show(signal: "SignalPlan", hours: int) -> None:
     windows, past = signal.windows[:hours], signal.past[-hours:]
     best = sorted(signal.methods.items(), key=lambda share: -share[1])[:3]
     click.echo(f"\n{signal.signal}: by {', '.join(f'{n} {s:.0%}' for n, s in best)}")
-    if signal.state == "withdrawn":
+    if signal.why:
         click.echo(f"  The plan is withdrawn: {signal.why}.")
     top = max((shown.high for shown in [*windows, *past]), default=0.0) or 1.0
     for window in past:

@@ -138,10 +138,23 @@ class MadeFrom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignalBand:
+    """What a further signal of a study is foreseen to be."""
+
+    feature: Annotated[str, "The context feature that the signal fills in."]
+    signal: Annotated[str, "The signal, as Prometheus writes it."]
+    low: Annotated[float, "10 % quantile of the signal in that hour."]
+    median: Annotated[float, "Its 50 % quantile."]
+    high: Annotated[float, "Its 90 % quantile."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastBasis:
     """What a recommendation made ahead stands on: the forecast that has its context come."""
 
-    signal: Annotated[str, "The signal that was foreseen, as Prometheus writes it."]
+    signal: Annotated[
+        str, "The signal that was foreseen, as Prometheus writes it; of several, the first."
+    ]
     made_at: Annotated[datetime, "When it was foreseen."]
     until: Annotated[datetime, "End of the last hour in which the context is foreseen."]
     probability: Annotated[
@@ -150,6 +163,10 @@ class ForecastBasis:
     low: Annotated[float, "10 % quantile of the signal in that hour."]
     median: Annotated[float, "Its 50 % quantile."]
     high: Annotated[float, "Its 90 % quantile."]
+    others: Annotated[
+        tuple[SignalBand, ...] | UnsetType,
+        "The study's further signals in that hour; absent where it has only one.",
+    ] = UNSET
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,29 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from tunerd.core.observation import Scalar
 
-__all__ = ["PLAN_KEY", "PublishedHours", "PublishedPlan", "plan_schema", "plan_to_bytes"]
+__all__ = [
+    "PLAN_KEY",
+    "PublishedBand",
+    "PublishedHours",
+    "PublishedPlan",
+    "plan_schema",
+    "plan_to_bytes",
+]
 
 PLAN_KEY = "plan:"
 """What a plan's key on the topic begins with. No study is called so: its name has no colon."""
+
+
+class PublishedBand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a further signal is foreseen to be in some hours."""
+
+    low: Annotated[float, Meta(description="Least 10 % quantile of the signal in these hours.")]
+    median: Annotated[float, Meta(description="Mean of its 50 % quantiles.")]
+    high: Annotated[float, Meta(description="Largest 90 % quantile.")]
 
 
 class PublishedHours(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +42,10 @@ class PublishedHours(msgspec.Struct, frozen=True, kw_only=True):
     low: Annotated[float, Meta(description="Least 10 % quantile of the signal in these hours.")]
     median: Annotated[float, Meta(description="Mean of its 50 % quantiles.")]
     high: Annotated[float, Meta(description="Largest 90 % quantile.")]
+    others: Annotated[
+        dict[str, PublishedBand] | UnsetType,
+        Meta(description="The plan's further signals, by feature; absent where it has only one."),
+    ] = UNSET
 
 
 class PublishedPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +64,13 @@ class PublishedPlan(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="The context feature that the signal fills in; of several, the first."),
     ]
     signal: Annotated[str, Meta(description="The signal, as Prometheus writes it.")]
+    others: Annotated[
+        dict[str, str] | UnsetType,
+        Meta(
+            description="The further signals that the plan stands on, by the feature that each"
+            " fills in; absent where the study has only one."
+        ),
+    ] = UNSET
     made_at: Annotated[datetime, Meta(description="When it was foreseen.")]
     windows: Annotated[
         list[PublishedHours], Meta(description="In the order of time, at most 48 hours.")

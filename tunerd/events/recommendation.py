@@ -16,8 +16,8 @@ from tunerd.core.recommendation import ForecastBasis, Recommendation
 
 __all__ = ["from_bytes", "recommendation_schema", "to_bytes"]
 
-MADE_AHEAD = ("valid_from", "forecast")
-"""Fields that a message has only where it was made ahead."""
+OPTIONAL = ("valid_from", "forecast", "others")
+"""Fields that a message has only where it was made ahead, or on several signals."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder(Recommendation).decode
@@ -53,7 +53,7 @@ def recommendation_schema() -> dict[str, Any]:
     """JSON Schema of the recommendation, version 1, with the descriptions of the core's fields.
 
     A message always has every field, so all are required here, in the message's order; but for
-    those that only one made ahead has.
+    those of :data:`OPTIONAL`.
     """
     schema = msgspec.json.schema(Recommendation)
     for name, definition in schema["$defs"].items():
@@ -66,7 +66,7 @@ def recommendation_schema() -> dict[str, Any]:
                 for field, hint in typing.get_type_hints(kind, include_extras=True).items()
             }
             definition["required"] = [
-                field for field in definition["properties"] if field not in MADE_AHEAD
+                field for field in definition["properties"] if field not in OPTIONAL
             ]
     return schema
 

@@ -101,6 +101,7 @@ CONTEXT = MetricLabel(
     "context", about="the context key without the study; empty for the study's fallback"
 )
 CONTEXT_PARAMETER = MetricLabel("parameter", about="of the study")
+FEATURE = MetricLabel("feature", about="of the context, which the signal fills in")
 QUANTILE = MetricLabel("quantile", ("0.1", "0.5", "0.9"))
 FOLLOWING = MetricLabel("following", ("followed", "changed", "ignored", "unasked"))
 UNUSABLE_WHY = MetricLabel("why", ("missing", "impossible", "implausible"))
@@ -308,6 +309,7 @@ FORESEEN_SIGNAL = _gauge(
     "while their plan holds.",
     STUDY,
     CONTEXT,
+    FEATURE,
     QUANTILE,
 )
 SIGNALS_SHIFTED = _gauge(

@@ -99,7 +99,7 @@ class MetricsExporter:
         self._study = _CardinalityLimit(MOST_STUDIES)
         self._ours: set[str] = set()
         """Studies whose gauges are ours to tell."""
-        self._numbers: dict[str, dict[MetricDefinition, frozenset[tuple[str, str, str]]]] = {}
+        self._numbers: dict[str, dict[MetricDefinition, frozenset[tuple[str, ...]]]] = {}
         """Recommended numbers that are shown, by study."""
         self._hear: Mapping[type, Callable[[Any], None]] = {
             telemetry.BatchIngested: self._ingested,
@@ -284,18 +284,26 @@ class MetricsExporter:
             self._show(report.waiting, d.UNLEARNED, study)
             self._show(report.last_at, d.LAST_OBSERVATION, study)
             self._show(report.signals_shifted, d.SIGNALS_SHIFTED, study)
-            self._by_context(study, d.RECOMMENDED_NUMBER, report.recommended)
-            self._by_context(study, d.FORESEEN_SIGNAL, report.foreseen)
+            recommended = {
+                (context, name): value
+                for context, values in report.recommended.items()
+                for name, value in values.items()
+            }
+            foreseen = {
+                (context, feature, level): value
+                for context, features in report.foreseen.items()
+                for feature, quantiles in features.items()
+                for level, value in quantiles.items()
+            }
+            self._by_context(study, d.RECOMMENDED_NUMBER, recommended)
+            self._by_context(study, d.FORESEEN_SIGNAL, foreseen)
 
     def _by_context(
-        self, study: str, of: MetricDefinition, numbers: Mapping[str, Mapping[str, float]]
+        self, study: str, of: MetricDefinition, numbers: Mapping[tuple[str, ...], float]
     ) -> None:
-        """Set what holds now, and take away what does not any more."""
-        shown = {
-            (study, context, name): value
-            for context, values in numbers.items()
-            for name, value in values.items()
-        }
+        """Set what holds now, by the labels after the study, and take away what does not any
+        more."""
+        shown = {(study, *place): value for place, value in numbers.items()}
         before = self._numbers.setdefault(study, {})
         for gone in before.get(of, frozenset()) - shown.keys():
             self._show(None, of, *gone)

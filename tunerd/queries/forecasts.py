@@ -13,10 +13,32 @@ from tunerd.core.study_file import parse_study
 from tunerd.errors import CorruptDataError, MisconfiguredError
 from tunerd.store import Store
 
-__all__ = ["ContextToCome", "ForecastHour", "SignalPlan", "StudyForecast", "study_forecast"]
+__all__ = [
+    "ContextToCome",
+    "ForecastBand",
+    "ForecastHour",
+    "PlanSignal",
+    "SignalPlan",
+    "StudyForecast",
+    "study_forecast",
+]
 
 MOST_CONTEXTS = 50
 """Contexts to come that are shown, the most probable."""
+
+
+class ForecastBand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a further signal of a study is in an hour."""
+
+    low: float
+    """The 10, 50 and 90 % quantiles."""
+    median: float
+    high: float
+    lowest: float
+    """The 1 and 99 % quantiles."""
+    highest: float
+    came: float | None = None
+    """The signal's mean, of an hour that was and has points."""
 
 
 class ForecastHour(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +61,28 @@ class ForecastHour(msgspec.Struct, frozen=True, kw_only=True):
     """State of what is recommended there now; None: nothing."""
     came: float | None = None
     """The signal's mean, of an hour that was and has points."""
+    others: dict[str, ForecastBand] = {}
+    """Of the study's further signals, by the feature that each fills in."""
+
+    def of(self, feature: str) -> "ForecastHour":
+        """The same hour with the numbers of a further signal."""
+        numbers = msgspec.structs.asdict(self.others[feature])
+        return msgspec.structs.replace(self, **numbers, others={})
+
+
+class PlanSignal(msgspec.Struct, frozen=True, kw_only=True):
+    """A further signal that a plan stands on."""
+
+    signal: str
+    methods: dict[str, float]
+    """Weight of each method."""
 
 
 class SignalPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One signal of one context."""
+    """What is planned for one context, and the signals that this stands on."""
 
     signal: str
+    """The first of them."""
     context: dict[str, Scalar]
     """Without what the signal says."""
     state: Literal["active", "withdrawn"]
@@ -54,6 +92,21 @@ class SignalPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Weight of each method."""
     windows: list[ForecastHour]
     past: list[ForecastHour]
+    others: dict[str, PlanSignal] = {}
+    """The others, by the feature that each fills in."""
+
+    def by_signal(self) -> "list[SignalPlan]":
+        """The plan once for each of its signals, with the numbers of that one in its hours."""
+        return [self, *(self._of(feature) for feature in self.others)]
+
+    def _of(self, feature: str) -> "SignalPlan":
+        windows, past = (
+            [hour.of(feature) for hour in hours if feature in hour.others]
+            for hours in (self.windows, self.past)
+        )
+        numbers = msgspec.structs.asdict(self.others[feature])
+        more = {"windows": windows, "past": past, "others": {}, "why": ""}
+        return msgspec.structs.replace(self, **numbers, **more)
 
 
 class ContextToCome(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,12 +153,17 @@ def study_forecast(store: Store, study: str, now: datetime) -> StudyForecast:
     keys = {window["key"] for signal in plan["signals"] for window in signal["windows"]}
     rows = {key: store.recommendation(study, key) for key in keys}
 
-    def hour(window: dict[str, Any]) -> dict[str, Any]:
+    def coming(window: dict[str, Any]) -> dict[str, Any]:
         row = rows[window["key"]]
-        return {**window, "recommended": (row.state or None) if row else None}
+        return {**_hour(window), "recommended": (row.state or None) if row else None}
 
     signals = [
-        {**signal, "windows": list(map(hour, signal["windows"]))} for signal in plan["signals"]
+        {
+            **signal,
+            "windows": list(map(coming, signal["windows"])),
+            "past": list(map(_hour, signal["past"])),
+        }
+        for signal in plan["signals"]
     ]
     return StudyForecast(
         study=study,
@@ -153,3 +211,13 @@ def _contexts(store: Store, name: str, now: datetime) -> list[ContextToCome]:
         )
     last = datetime.max.replace(tzinfo=UTC)
     return sorted(contexts, key=lambda context: (context.comes_at or last, context.key))
+
+
+def _hour(window: dict[str, Any]) -> dict[str, Any]:
+    """An hour as it is kept, with names for the numbers of further signals."""
+    came, names = window.get("others_came", {}), ("low", "median", "high", "lowest", "highest")
+    others = {
+        feature: {**dict(zip(names, numbers, strict=True)), "came": came.get(feature)}
+        for feature, numbers in window.get("others", {}).items()
+    }
+    return {**window, "others": others}

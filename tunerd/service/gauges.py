@@ -39,7 +39,8 @@ class _PlannedNow(NamedTuple):
     """Without its signal: the context key without the study."""
     numbers: dict[str, float]
     """Recommended for the context that is planned for."""
-    quantiles: dict[str, float]
+    quantiles: dict[str, dict[str, float]]
+    """Of each signal, by feature."""
 
 
 @dataclass
@@ -153,7 +154,7 @@ class GaugeSampler:
             kept = {queue.name: self.store.forecast_plan(queue.name) for queue in progress}
             documents = {name: plan[1] for name, plan in kept.items() if plan is not None}
             self._planned = {
-                name: self._plans(name, document["signals"], now)
+                name: self._plans(name, document["feature"], document["signals"], now)
                 for name, document in documents.items()
             }
             self._shifted = {name: len(shifts_of(of)) for name, of in documents.items()}
@@ -177,7 +178,7 @@ class GaugeSampler:
             )
 
     def _plans(
-        self, study: str, kept: Sequence[Mapping[str, Any]], now: datetime
+        self, study: str, feature: str, kept: Sequence[Mapping[str, Any]], now: datetime
     ) -> list[_PlannedNow]:
         """What is planned for this hour, and recommended there, of so many contexts at most."""
         planned: list[_PlannedNow] = []
@@ -195,8 +196,12 @@ class GaugeSampler:
             row = self.store.recommendation(study, hours[0]["key"])
             active = row is not None and row.state == "active"
             numbers = _numbers([row]) if row and active else {}
-            names = zip(("0.1", "0.5", "0.9"), ("low", "median", "high"), strict=True)
-            quantiles = {level: float(hours[0][name]) for level, name in names}
+            bands = {feature: [hours[0][name] for name in ("low", "median", "high")]}
+            bands |= {name: band[:3] for name, band in hours[0].get("others", {}).items()}
+            quantiles = {
+                name: dict(zip(("0.1", "0.5", "0.9"), map(float, band), strict=True))
+                for name, band in bands.items()
+            }
             planned.append(
                 _PlannedNow(key.partition("|")[2], next(iter(numbers.values()), {}), quantiles)
             )

@@ -374,8 +374,13 @@ class ForecastStage:
             if past and window["start_s"] <= past[-1]["start_s"]:
                 continue
             if window["end_s"] <= seconds:
-                came = series.between(window["start_s"], window["end_s"] - 1)
-                past.append({**window, "contexts": {}, "came": came})
+                hour_s = window["start_s"], window["end_s"] - 1
+                came = {
+                    each.feature.name: self._forecasters[each.signal].series.between(*hour_s)
+                    for each in foreseen[1:]
+                }
+                window = {**window, "contexts": {}, "others_came": came}
+                past.append({**window, "came": series.between(*hour_s)})
             elif window["start_s"] <= seconds and window["start_s"] <= made_s + 2 * EVERY_S:
                 # What was foreseen when the hour began stands until it is over; after a pause, what
                 # was foreseen long before does not.
@@ -384,6 +389,13 @@ class ForecastStage:
                     state, why = "withdrawn", outside
         return {
             "signal": signal[0],
+            "others": {
+                each.feature.name: {
+                    "signal": each.signal[0],
+                    "methods": self._forecasters[each.signal].shares(),
+                }
+                for each in foreseen[1:]
+            },
             "context": dict(base),
             "state": state,
             "why": why,

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tunerd.core.recommendation import ForecastBasis
+from msgspec import UNSET
+
+from tunerd.core.recommendation import ForecastBasis, SignalBand
 from tunerd.core.study import Study
-from tunerd.events.plan import PLAN_KEY, PublishedHours, PublishedPlan, plan_to_bytes
+from tunerd.events.plan import PLAN_KEY, PublishedBand, PublishedHours, PublishedPlan, plan_to_bytes
 from tunerd.store import OutboxMessage, Transaction
 
 __all__ = ["FORECAST_SOURCE", "made_ahead", "publish_plans", "send_plans_again"]
@@ -49,6 +51,14 @@ def made_ahead(
                 low=first["low"],
                 median=first["median"],
                 high=first["high"],
+                others=tuple(
+                    SignalBand(
+                        feature=name, signal=other["signal"], low=low, median=median, high=high
+                    )
+                    for name, other in plan.get("others", {}).items()
+                    for low, median, high, *_ in [first["others"][name]]
+                )
+                or UNSET,
             )
             return _moment(first["start_s"]), basis
     return None
@@ -146,6 +156,7 @@ def _published(
         context=plan["context"],
         feature=study.signals[0].name,
         signal=plan["signal"],
+        others={name: other["signal"] for name, other in plan.get("others", {}).items()} or UNSET,
         made_at=now,
         windows=[
             PublishedHours(
@@ -155,10 +166,17 @@ def _published(
                 low=min(hour["low"] for hour in run),
                 median=sum(hour["median"] for hour in run) / len(run),
                 high=max(hour["high"] for hour in run),
+                others={name: _over(run, name) for name in plan.get("others", {})} or UNSET,
             )
             for run in same
         ],
     )
+
+
+def _over(run: Sequence[Mapping[str, Any]], feature: str) -> PublishedBand:
+    """A further signal in some hours."""
+    lows, medians, highs, *_ = zip(*(hour["others"][feature] for hour in run), strict=True)
+    return PublishedBand(low=min(lows), median=sum(medians) / len(run), high=max(highs))
 
 
 def _message(study: str, key: str, value: bytes | None, topic: str, now: datetime) -> OutboxMessage:

@@ -50,6 +50,12 @@ class _KeptHour(msgspec.Struct):
     contexts: dict[str, float]
     key: str
     others: dict[str, tuple[float, float, float, float, float]] = {}
+    others_came: dict[str, float | None] = {}
+
+
+class _KeptSignal(msgspec.Struct):
+    signal: str
+    methods: dict[str, float]
 
 
 class _StandingPlan(msgspec.Struct):
@@ -75,6 +81,7 @@ class _KeptPlan(msgspec.Struct):
     windows: list[_KeptHour]
     past: list[_KeptHour]
     published: _StandingPlan | None = None
+    others: dict[str, _KeptSignal] = {}
     shifts: dict[str, _KeptShift] = {}
 
 
