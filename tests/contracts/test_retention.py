@@ -98,6 +98,12 @@ def prune(tuning: Tuning, limits: RetentionLimits = LIMITS) -> int:
     return pruned
 
 
+def ever_sampled(count: int) -> set[int]:
+    """What models are fitted on, at the end or at a checkpoint shortly before it."""
+    ends = range(count - 80, count + 1)
+    return {n for end in ends for n in replay.sequences_at(end).tolist()}
+
+
 def said(store: Store) -> list[ProvenanceRow]:
     found = [store.derivation(one) for _, one, _ in store.derivable(NAME, limit=1000)]
     return sorted((one for one in found if one is not None), key=lambda one: one.said_at)
@@ -303,8 +309,7 @@ def test_what_corrects_a_job_that_stays_stays_too(tuning: Tuning) -> None:
 def test_what_was_corrected_does_not_come_back_as_a_failure(tuning: Tuning) -> None:
     """The job that took the place of a failed one was pruned."""
     count = 320
-    sample = set(replay.sequences_at(count).tolist())
-    wrong = next(n for n in range(60, 200) if not {n, n + 1} & sample and n % 20)
+    wrong = next(n for n in range(60, 200) if not {n, n + 1} & ever_sampled(count) and n % 20)
     stage = tuning.start()
     go_on(tuning, stage, wrong - 1, 1)
     tuning.add([job(wrong, {"n": 8}, CONFIGS[0], status=Status.FAILED)])
@@ -320,9 +325,8 @@ def test_what_was_corrected_does_not_come_back_as_a_failure(tuning: Tuning) -> N
 def test_a_release_from_quarantine_holds_for_good(tuning: Tuning) -> None:
     """Also for the jobs near it, after all that it stood beside is gone."""
     count = 320
-    sample = set(replay.sequences_at(count).tolist())
     odd: dict[str, Value] = {"x": 2, "y": "c", "z": False}
-    slip = next(n for n in range(60, 200) if not {n, n + 1} & sample)
+    slip = next(n for n in range(60, 200) if not {n, n + 1} & ever_sampled(count))
     stage = tuning.start()
     go_on(tuning, stage, slip - 1, 1)
     first = job(slip, {"n": 8}, odd, speed=1.3e7)
@@ -340,7 +344,7 @@ def test_a_release_from_quarantine_holds_for_good(tuning: Tuning) -> None:
     assert {slip, slip + 1} <= set(whole(tuning.store))
     tuning.publish(explore_share="0.3")
     tuning.run(tuning.start())
-    assert tuning.heard.of(telemetry.StudyRelearned)
+    assert tuning.lines.of("study loaded")[-1]["anew"]
     assert tuning.store.quarantine_counts() == {}
     assert tuning.store.quarantine_rows(NAME, [slip])[slip].state == "released"
 

@@ -138,16 +138,16 @@ def test_jobs_that_others_need_are_named(filled: Store) -> None:
         tx.add_quarantined([row(7), row(8)])
         tx.settle_quarantined(STUDY, [8], "learned", who="ann", why="", now=NOW)
     assert filled.quarantine_history(STUDY, list(range(1, 12))) == {7}
-    assert filled.replaced_jobs(STUDY, list(range(1, 12))) == {6: True}
+    assert filled.replaced_jobs(STUDY, list(range(1, 12))) == {6: [11]}
     with filled.transaction() as tx:
         tx.lock_prunings(STUDY, LATER)
         tx.prune_jobs(STUDY, [6, 11], LATER)
     assert filled.quarantine_history(STUDY, list(range(1, 12))) == {7}
-    assert filled.replaced_jobs(STUDY, list(range(1, 12))) == {6: False}
+    assert filled.replaced_jobs(STUDY, list(range(1, 12))) == {6: []}
     with filled.transaction() as tx:
         assert tx.release_quarantined(STUDY, [7], who="ann", why="", now=LATER) == [7]
     assert filled.quarantine_history(STUDY, list(range(1, 13))) == {12}
-    assert filled.replaced_jobs(STUDY, [7, 12]) == {7: True}
+    assert filled.replaced_jobs(STUDY, [7, 12]) == {7: [12]}
 
 
 def test_a_row_that_lost_its_configuration_is_damaged_and_was_not_pruned(

@@ -11,7 +11,7 @@ import pytest
 from tests.core.model.test_training import restored
 from tests.core.tuning import Inline, changed, job, random_jobs, steps, study
 from tunerd.core.observation import Observation, Value
-from tunerd.core.outliers import OutlierFilter, ReportedScore, is_mark
+from tunerd.core.outliers import HeldScore, OutlierFilter, ReportedScore, is_mark
 from tunerd.core.tuner import Tuner
 
 KEY = study().context_key({"n": 8})
@@ -90,7 +90,7 @@ def test_what_was_released_stays_so_though_it_is_among_the_first() -> None:
     low = ReportedScore(math.log(1e-3), 1e-3, 0, "x", "eve")
     assert not outliers.see("c", low).held
     outliers.accept("c", low._replace(sequence=1), [0])
-    held = []
+    held: list[HeldScore] = []
     for i, value in enumerate(usual(8), 2):
         held += outliers.see("c", ReportedScore(math.log(value), value, i, "y", "bob")).held
     again = outliers.see("c", low._replace(sequence=10, user="eve"))

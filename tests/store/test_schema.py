@@ -210,7 +210,9 @@ def test_who_writes_need_not_wait_until_an_index_of_a_large_table_is_built(
         with engine.connect() as older:
             older.execute(write, {"n": 1})  # a transaction that takes a while
             newer.start()
-            wait_until(lambda: waits_for(engine, "CREATE INDEX CONCURRENTLY"), 30, "it is built")
+            wait_until(
+                lambda: waits_for(engine, "CREATE INDEX CONCURRENTLY") is not None, 30, "a build"
+            )
             with engine.begin() as writer:
                 writer.exec_driver_sql("SET LOCAL lock_timeout = 2000")
                 writer.execute(write, {"n": 2})

@@ -284,12 +284,12 @@ class MetricsExporter:
             self._show(report.waiting, d.UNLEARNED, study)
             self._show(report.last_at, d.LAST_OBSERVATION, study)
             self._show(report.signals_shifted, d.SIGNALS_SHIFTED, study)
-            recommended = {
+            recommended: dict[tuple[str, ...], float] = {
                 (context, name): value
                 for context, values in report.recommended.items()
                 for name, value in values.items()
             }
-            foreseen = {
+            foreseen: dict[tuple[str, ...], float] = {
                 (context, feature, level): value
                 for context, features in report.foreseen.items()
                 for feature, quantiles in features.items()

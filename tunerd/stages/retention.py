@@ -217,23 +217,24 @@ class RetentionPass:
         earlier = [job.earlier.sequence for job in rest if isinstance(job, CorrectedObservation)]
         settled = store.quarantine_history(name, [*left, *earlier])
         replaced = store.replaced_jobs(name, list(left))
-        needed = {sequence for sequence, whole in replaced.items() if whole} | settled
+        needed = set(settled)
         keys = {self.study.context_key(job.context) for job in rest}
         known = store.context_parts(name, _ContextEvidence, keys) if keys else {}
         for state in known.values():
             for trial in state.evidence.trials.values():
                 needed.add(trial.last_sequence)
                 needed.update(run[2] for run in trial.latest)
-        stays = self.sample | needed
-        needed.update(
-            job.sequence
-            for job in rest
-            if isinstance(job, CorrectedObservation) and job.earlier.sequence in stays
-        )
+        for job in rest:
+            before = job.earlier.sequence if isinstance(job, CorrectedObservation) else 0
+            if before in self.sample or before in needed:
+                needed.add(job.sequence)
         for job in reversed(rest):
-            # One that a pruned job took the place of is no failure, or counts there.
-            known_better = job.sequence in needed or job.sequence in replaced
-            if not known_better and self._is_failure(job, known):
+            places = replaced.get(job.sequence)
+            if places is None:
+                stays = job.sequence not in needed and self._is_failure(job, known)
+            else:  # it is no failure any more, or counts as one there
+                stays = any(place not in left or place in needed for place in places)
+            if stays:
                 needed.add(job.sequence)
         return [job for sequence, job in left.items() if sequence not in needed]
 

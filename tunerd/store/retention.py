@@ -129,16 +129,16 @@ class RetentionReads(StoreReads):
         with self._reading() as connection:
             return {*connection.execute(held).scalars(), *connection.execute(releases).scalars()}
 
-    def replaced_jobs(self, study: str, sequences: Sequence[int]) -> dict[int, bool]:
-        """Those of these jobs, some hundreds, that another takes the place of; and whether one that
-        is whole does."""
-        statement = sa.select(_c.corrects, WHOLE).where(
+    def replaced_jobs(self, study: str, sequences: Sequence[int]) -> dict[int, list[int]]:
+        """Those of these jobs, some hundreds, that others take the place of, with those of the
+        others that are whole."""
+        statement = sa.select(_c.corrects, _c.sequence, WHOLE).where(
             _c.study == study, _c.corrects.in_(sequences)
         )
-        replaced: dict[int, bool] = {}
+        replaced: dict[int, list[int]] = {}
         with self._reading() as connection:
-            for sequence, whole in connection.execute(statement):
-                replaced[sequence] = replaced.get(sequence, False) or bool(whole)
+            for sequence, place, whole in connection.execute(statement):
+                replaced.setdefault(sequence, []).extend([place] if whole else [])
         return replaced
 
     def job_contexts(self, study: str, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
