@@ -87,8 +87,8 @@ def _build_large_indexes(database: Database) -> None:
     """Build what the migrations to come would build while all who write wait. That takes no
     transaction and may take minutes; what an interrupted one left is built anew."""
     with database.explained(), database.engine.connect() as connection:
-        connection.detach()  # what is set and locked here ends with this connection
         connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.detach()  # what is set and locked here ends with this connection
         connection.exec_driver_sql("SET lock_timeout = 0")
         connection.exec_driver_sql("SET statement_timeout = 0")
         # Whoever waited for a lock here would be waited for: building ends with all transactions.
