@@ -378,7 +378,7 @@ SLOW = (
 def test_a_study_whose_steps_pass_their_deadline_is_set_aside_and_others_go_on(make: Make) -> None:
     daemon = make(
         studies={"slow": SLOW, "toy": TEXT},
-        settings="[tune]\nstep_deadline_s = 2\nmax_crashes = 2",
+        settings="[tune]\nstep_deadline_s = 2\nmax_crashes = 1",
     )
     daemon.start()
     daemon.send(events(30, study="slow"))
@@ -386,12 +386,11 @@ def test_a_study_whose_steps_pass_their_deadline_is_set_aside_and_others_go_on(m
     daemon.send(events(30))
     daemon.learned(30)
     replaced = daemon.lines("tuner process replaced")
-    assert [line["study"] for line in replaced[:2]] == ["slow", "slow"]
+    assert [line["study"] for line in replaced] == ["slow"]
     assert replaced[0]["cause"] == "its step took more than 2 s (tune.step_deadline_s)"
     assert daemon.study("slow").learned_sequence == 0
-    assert replaced[1]["cause"] == "its step took more than 4 s (2 times tune.step_deadline_s)"
     said = daemon.get("/readyz")[1]
-    assert "study slow is set aside and not tuned: its step took more than 4 s" in said
+    assert "study slow is set aside and not tuned: its step took more than 2 s" in said
     assert "it is tried again after 10 minutes" in said
     assert 'study="slow"' in daemon.get("/metrics")[1]
     assert daemon.stop()[0] == 0
