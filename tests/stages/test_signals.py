@@ -404,7 +404,7 @@ def test_a_study_with_two_signals_is_planned_where_both_are_known(store: Store, 
     keys = {key for window in plan["windows"] for key in window["contexts"]}
     assert all("|queue=" in key and "|rps=" in key for key in keys)
     # Each has its band, and what came of it in the hours before.
-    (shown,) = study_forecast(store, "web").signals
+    (shown,) = study_forecast(store, "web", time.now()).signals
     rps, queue = shown.by_signal()
     assert (rps.signal, queue.signal) == ('rps{service="a"}', 'queue{service="a"}')
     assert queue.methods
@@ -415,7 +415,7 @@ def test_a_study_with_two_signals_is_planned_where_both_are_known(store: Store, 
     time.pass_(minutes=60)
     short_load(store, time, 'rps{service="a"}', 'queue{service="a"}')
     assert stage.step()
-    (shown,) = study_forecast(store, "web").signals
+    (shown,) = study_forecast(store, "web", time.now()).signals
     came = [hour.came for hour in shown.by_signal()[1].past]
     assert came
     assert all(value is not None and 100.0 <= value < 160.0 for value in came)
