@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.empty_store import empty_store
 from tunerd.cli import run
 from tunerd.settings import load_settings
 from tunerd.settings.studies import load_studies
@@ -60,6 +61,7 @@ def installation(tmp_path: Path, free_port: int) -> Installation:
     made.study_file.parent.mkdir()
     made.study_file.write_text(STUDY)
     (study,) = load_studies(made.study_file.parent)
+    empty_store(tmp_path / "tunerd-data" / "tunerd.sqlite")
     with made.open_store() as store:
         now = datetime.now(UTC)
         store.publish_generation(study.name, study.content_hash, study.text, "test", now)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.empty_store import empty_store
 from tests.servers import free_ports
 from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import Tuning
@@ -24,7 +25,7 @@ class Learning:
         """In this folder, where it finds a store if there is one already."""
         (port,) = free_ports(1)
         file = folder / "tunerd.toml"
-        url = f"sqlite:///{folder}/store.sqlite"
+        url = empty_store(folder / "store.sqlite")
         file.write_text(f'[store]\nurl = "{url}"\n[http]\nport = {port}\n')
         store = open_store(url)
         return cls(file, store, Tuning(store, Time(), Heard()))

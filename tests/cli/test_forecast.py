@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Said
+from tests.empty_store import empty_store
 from tests.stages.test_signals import TEXT, busy
 from tests.stages.tuning import Lines
 from tunerd.core.decisions.context_state import ContextState
@@ -20,7 +21,7 @@ Tunerd = Callable[..., Said]
 @pytest.fixture
 def foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> datetime:
     """A store whose signal has a plan; when that was made."""
-    url = f"sqlite:///{tmp_path}/tunerd.sqlite"
+    url = empty_store(tmp_path / "tunerd.sqlite")
     monkeypatch.setenv("TUNERD_STORE__URL", url)
     monkeypatch.chdir(tmp_path)
     now, study = datetime.now(UTC), parse_study(TEXT)
@@ -106,7 +107,7 @@ def test_contexts_that_come_by_the_hour_of_the_week_are_listed(
 def test_without_a_forecast_it_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd
 ) -> None:
-    url = f"sqlite:///{tmp_path}/tunerd.sqlite"
+    url = empty_store(tmp_path / "tunerd.sqlite")
     monkeypatch.setenv("TUNERD_STORE__URL", url)
     monkeypatch.chdir(tmp_path)
     with open_store(url) as store:
@@ -119,7 +120,7 @@ def test_without_a_forecast_it_says_why(
 
 def planned_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> datetime:
     """A store with a plan of one hour for a service of a size; the middle of the hour."""
-    url = f"sqlite:///{tmp_path}/tunerd.sqlite"
+    url = empty_store(tmp_path / "tunerd.sqlite")
     monkeypatch.setenv("TUNERD_STORE__URL", url)
     monkeypatch.chdir(tmp_path)
     now = datetime.now(UTC)

@@ -19,41 +19,43 @@ Tunerd = Callable[..., Said]
 
 HEAVY = ("lightgbm", "torch", "kafka", "matplotlib", "sqlalchemy")
 IMPORTED = """
-import sys
+import json, sys
 from tunerd.cli import run
-code = run(sys.argv[1:])
-heavy = [name for name in {heavy!r} if name in sys.modules]
-sys.exit(f"imported {{heavy}}" if heavy else code)
+heavy, *lines = json.loads(sys.argv[1])
+for line in lines:
+    code = run(line)
+    imported = [name for name in heavy if name in sys.modules]
+    if code or imported:
+        sys.exit(f"{line}: exit code {code}, imported {imported}")
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED.format(heavy=HEAVY), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Usage: tunerd" in done.stdout
+def run_all(heavy: tuple[str, ...], lines: list[list[str]]) -> tuple[str, str]:
+    """Run command lines one after the other in a process that imports none of these libraries.
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["status", "ledger", "commands", "pause"])
-def test_who_reads_a_store_imports_no_learners(command: str, installation: Installation) -> None:
-    """They take a second."""
-    needed = {"pause": ["llm", "--why", "a test"], "ledger": ["llm"], "commands": ["llm"]}
-    arguments = [command, "--settings", str(installation.file), *needed.get(command, [])]
-    learners = ("lightgbm", "torch", "scipy", "sklearn")
+    Returns what they print, and what they say on standard error.
+    """
+    given = json.dumps([heavy, *lines])
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTED.format(heavy=learners), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", IMPORTED, given], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_help_imports_nothing_heavy() -> None:
+    lines = [["--help"], *([name, "--help"] for name in COMMANDS)]
+    out, err = run_all(HEAVY, lines)
+    assert (out.count("Usage: tunerd"), err) == (len(lines), "")
+
+
+@pytest.mark.slow
+def test_who_reads_a_store_imports_no_learners(installation: Installation) -> None:
+    """They take a second."""
+    lines = [["status"], ["ledger", "llm"], ["commands", "llm"], ["pause", "llm", "--why", "test"]]
+    settings = ["--settings", str(installation.file)]
+    run_all(("lightgbm", "torch", "scipy", "sklearn"), [line + settings for line in lines])
 
 
 @pytest.mark.slow

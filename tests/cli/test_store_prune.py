@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Said
+from tests.cli.conftest import Installation, Said
 from tests.cli.learned import Learning
 from tests.contracts.test_retention import go_on
 from tests.stages.tuning import NAME
@@ -84,3 +84,17 @@ def test_without_a_limit_nothing_goes(learned: Learning, tunerd: Tunerd) -> None
         file.write("[retention]\nmax_jobs = 20000\n")
     assert f"{NAME}: 0 jobs pruned" in tunerd("store", "prune", "--settings", learned.file).out
     assert whole(learned) == 160
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--max-age-days", value) for value in ("0", "nan", "inf", "365001")),
+        *(("--max-jobs", value) for value in ("19999", "0")),
+    ],
+)
+def test_limits_are_bound_as_the_settings_are(
+    installation: Installation, tunerd: Tunerd, option: str, value: str
+) -> None:
+    said = tunerd("store", "prune", option, value, "--settings", installation.file)
+    assert (said.code, f"{option}: Input should be" in said.err) == (2, True)

@@ -1,7 +1,6 @@
 """Moving stores: what comes out is what went in, and a tuner goes on as if nothing had been."""
 
 import gzip
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.core.tuning import random_jobs
+from tests.empty_store import empty_store
 from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import NAME, Tuning
 from tunerd.errors import MisconfiguredError
@@ -60,9 +60,8 @@ def tuned(store: Store) -> Tuning:
 
 
 @pytest.fixture
-def empty(tmp_path: Path, sqlite_template: Path) -> Iterator[Store]:
-    shutil.copy(sqlite_template, tmp_path / "other.sqlite")
-    with open_store(f"sqlite:///{tmp_path}/other.sqlite") as opened:
+def empty(tmp_path: Path) -> Iterator[Store]:
+    with open_store(empty_store(tmp_path / "other.sqlite")) as opened:
         yield opened
 
 

@@ -20,8 +20,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the code in which all recipes were followed."""
     folder = tmp_path_factory.mktemp("contributing")
     for name in ("tunerd", "tests"):
-        skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+        shutil.copytree(ROOT / name, folder / name)
     shutil.copy(ROOT / "pyproject.toml", folder)
     for path, code in re.findall(r"Write `(\S+)`:\n\n +```python\n(.*?)```", TEXT, re.DOTALL):
         (folder / path).write_text(textwrap.dedent("   " + code.lstrip()))

@@ -33,7 +33,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in filter(None, listed.stdout.split("\0")):
         if not name.startswith("tests/") and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
+            shutil.copy2(ROOT / name, folder / name)
+    for compiled in (ROOT / "tunerd").rglob("__pycache__"):  # it takes seconds to do it again
+        shutil.copytree(compiled, folder / compiled.relative_to(ROOT))
     _environment(folder / ".venv")
     (port,) = free_ports(1)
     monkeypatch.setenv("TUNERD_HTTP__PORT", str(port))  # another test may have the usual one

@@ -1,17 +1,16 @@
 """A folder with a study and a stream, and ``tunerd exec`` as the program that a shell starts."""
 
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.launched import LaunchFolder
 from tunerd.client import context_key
 
 STUDY = """
@@ -31,20 +30,8 @@ BASELINE = {"level": 3, "threads": 1, "mode": "very small"}
 KEY = context_key("zip", {"file": "category"}, {"file": "a"})
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(LaunchFolder):
     """Where a program is run."""
-
-    folder: Path
-
-    @property
-    def stream(self) -> Path:
-        return self.folder / "tunerd-data" / "stream"
-
-    @property
-    def spool(self) -> list[Path]:
-        """Files of jobs that are not told yet."""
-        return sorted((self.folder / "state" / "tunerd" / "exec" / "spool").glob("*/*"))
 
     @property
     def plans(self) -> Path:
@@ -77,26 +64,6 @@ class Place:
     def start(self, *arguments: object, **options: Any) -> "subprocess.Popen[bytes]":
         environment = self.environment | options.pop("env", {})
         return subprocess.Popen(self.line(*arguments), cwd=self.folder, env=environment, **options)
-
-    def events(self) -> list[dict[str, Any]]:
-        """What was sent, in order."""
-        try:
-            text = (self.stream / "tunerd.jobs.jsonl").read_text()
-        except FileNotFoundError:
-            return []
-        return [json.loads(line) for line in text.splitlines()]
-
-    def event(self) -> dict[str, Any]:
-        """The only one."""
-        (event,) = self.events()
-        return event
-
-    def recommend(self, message: dict[str, Any]) -> None:
-        """Publish a recommendation, as a daemon does."""
-        topic = "tunerd.recommendations"
-        line = json.dumps({"key": message["context_key"], "value": message, "headers": {}})
-        with (self.stream / f"{topic}.jsonl").open("a") as file:
-            file.write(line + "\n")
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ from tests.integration.daemons import Daemon, events
 from tunerd.metrics import definitions as d
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    made = Daemon(tmp_path)
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    made = Daemon(tmp_path_factory.mktemp("daemon"))
     made.start()
     made.send(events(20))
     made.learned(20)
@@ -40,7 +40,7 @@ def test_an_idle_stage_makes_progress_and_a_stopped_one_does_not(daemon: Daemon)
         daemon.until(lambda: stopped(tuner), "it stands still")
         time.sleep(0.1)  # what it had written before is on its way through the pipe
         before = progress()
-        daemon.send(events(15, first=21))
+        daemon.send(events(15, first=101))
         # The parent tells of jobs that wait, since the tuner cannot.
         unlearned = "the backlog is told"
         daemon.until(lambda: daemon.metric(d.UNLEARNED, study="toy") == 15, unlearned)
@@ -52,8 +52,9 @@ def test_an_idle_stage_makes_progress_and_a_stopped_one_does_not(daemon: Daemon)
 
 
 def test_what_was_known_is_told_again_after_a_start(daemon: Daemon) -> None:
+    before = daemon.study().learned_sequence
     daemon.send(events(40, first=21))  # the first ones had no model to predict them
-    daemon.learned(60)
+    daemon.learned(before + 40)
 
     def told() -> list[float | None]:
         judged = (d.KENDALL, d.MAPE, d.WINDOW, d.SEQUENCE, d.ACTIVE)
@@ -61,7 +62,7 @@ def test_what_was_known_is_told_again_after_a_start(daemon: Daemon) -> None:
         return [*(daemon.metric(one, study="toy") for one in judged), running]
 
     daemon.until(lambda: None not in told(), "everything is told")
-    before = told()
+    known = told()
     assert daemon.stop()[0] == 0
     daemon.start()
-    daemon.until(lambda: told() == before, "the same is told without a new job")
+    daemon.until(lambda: told() == known, "the same is told without a new job")

@@ -1,7 +1,6 @@
 """Operators' orders through the tune stage: what is taken back, what comes again, what survives."""
 
 import json
-import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.empty_store import empty_store
 from tests.stages.fakes import CrashError, Heard, Time, crash_in
 from tests.stages.tuning import Tuning, another, job, random_jobs
 from tunerd import telemetry
@@ -547,11 +547,10 @@ COMMANDS = st.one_of(
     mode=st.sampled_from(['"publish"', '"approve"']),
 )
 def test_nothing_that_runs_is_paused_or_breaks_a_limit(
-    empty_store: Path, orders: list[list[tuple[str, dict[str, object]]]], mode: str
+    orders: list[list[tuple[str, dict[str, object]]]], mode: str
 ) -> None:
     with TemporaryDirectory() as folder:
-        shutil.copy(empty_store, f"{folder}/store.sqlite")
-        store = open_store(f"sqlite:///{folder}/store.sqlite")
+        store = open_store(empty_store(Path(folder, "store.sqlite")))
         tuning = Tuning(store, Time(), Heard())
         tuning.publish(mode=mode, evaluations="40")
         tune = tuning.start()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from tests.empty_store import empty_store
 from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import NAME, Tuning, random_jobs, tamper
 from tunerd.core.observation import Observation
@@ -56,7 +57,7 @@ def followed(tuning: Tuning, jobs: list[Observation]) -> list[Observation]:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tuning]:
-    store = open_store(f"sqlite:///{tmp_path_factory.mktemp('derived')}/store.sqlite")
+    store = open_store(empty_store(tmp_path_factory.mktemp("derived") / "store.sqlite"))
     tuning = Tuning(store, Time(), Heard())
     tuning.publish()
     stage = tuning.start()

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from tests.core.tuning import START as FIRST_JOB
 from tests.core.tuning import job, random_jobs, study, true_speed
+from tests.empty_store import empty_store
 from tests.stages.fakes import Heard, Time
 from tunerd import logs
 from tunerd.core.observation import Observation
@@ -164,7 +165,7 @@ def _spoilt(value: str | bytes) -> bytes:
 @contextmanager
 def another(folder: Path) -> Iterator[Tuning]:
     """Another store in this folder, and its tuner processes."""
-    with open_store(f"sqlite:///{folder}/another.sqlite") as store:
+    with open_store(empty_store(folder / "another.sqlite")) as store:
         tuning = Tuning(store, Time(), Heard())
         yield tuning
         tuning.end()

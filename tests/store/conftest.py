@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from tests.contracts.conftest import shared_postgres_url, sqlite_template, store, store_url
+from tests.contracts.conftest import shared_postgres_url, store, store_url
 from tests.servers.wire import Wire
 
-__all__ = ["shared_postgres_url", "sqlite_template", "store", "store_url", "wire", "wired_url"]
+__all__ = ["shared_postgres_url", "store", "store_url", "wire", "wired_url"]
 
 
 @pytest.fixture

@@ -1,18 +1,17 @@
 """A folder with a stream, and trainings as the programs that a shell starts."""
 
-import json
 import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from tests.launched import LaunchFolder
 from tunerd.client import context_key
 
 ROOT = Path(__file__).parents[2]
@@ -36,20 +35,8 @@ with tunerd.client.job("tiny", {"gpu": "none"}, config={"batch": 4}) as job:
 """
 
 
-@dataclass(frozen=True)
-class TrainingPlace:
+class TrainingPlace(LaunchFolder):
     """Where a training runs."""
-
-    folder: Path
-
-    @property
-    def stream(self) -> Path:
-        return self.folder / "tunerd-data" / "stream"
-
-    @property
-    def spool(self) -> list[Path]:
-        """Files of trainings that are not told yet."""
-        return sorted((self.folder / "state" / "tunerd" / "exec" / "spool").glob("*/*"))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -90,20 +77,7 @@ class TrainingPlace:
         assert running.returncode == code, f"{running.returncode}\n{out}\n{err}"
         return out + err
 
-    def events(self) -> list[dict[str, Any]]:
-        """What was sent, in order."""
-        try:
-            text = (self.stream / "tunerd.jobs.jsonl").read_text()
-        except FileNotFoundError:
-            return []
-        return [json.loads(line) for line in text.splitlines()]
-
-    def event(self) -> dict[str, Any]:
-        """The one that was sent."""
-        (event,) = self.events()
-        return event
-
-    def recommend(self, **changes: Any) -> None:
+    def advise(self, **changes: Any) -> None:
         """Publish a recommendation for the context."""
         message = {
             "schema": "tunerd.recommendation/1",
@@ -117,9 +91,7 @@ class TrainingPlace:
             "baseline": {"batch": 2},
             **changes,
         }
-        line = json.dumps({"key": message["context_key"], "value": message})
-        with (self.stream / "tunerd.recommendations.jsonl").open("a") as file:
-            file.write(line + "\n")
+        self.recommend(message)
 
 
 @pytest.fixture

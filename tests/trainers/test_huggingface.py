@@ -51,7 +51,7 @@ def transformers() -> None:
 
 
 def test_a_training_follows_and_is_told(place: TrainingPlace) -> None:
-    place.recommend()
+    place.advise()
     seen = "include_num_input_tokens_seen='all', gradient_accumulation_steps=2"
     slow = "import time\ndef before(i): time.sleep(0 if torch.is_grad_enabled() else 0.005)"
     said = place.run(training(slow, arguments=seen), timeout=240)

@@ -86,7 +86,7 @@ with tunerd.client.job("tiny", {"gpu": "none"}, defaults={"batch": 1, "other": 3
 
 
 def test_it_takes_what_is_recommended_and_says_so(place: TrainingPlace) -> None:
-    place.recommend()
+    place.advise()
     assert json.loads(place.run(CHOSEN)) == {"batch": 8, "other": 3}
     event = place.event()
     assert event["config"] == {"batch": 8, "other": 3}
@@ -94,7 +94,7 @@ def test_it_takes_what_is_recommended_and_says_so(place: TrainingPlace) -> None:
 
 
 def test_what_its_launcher_chose_is_not_chosen_again(place: TrainingPlace) -> None:
-    place.recommend()
+    place.advise()
     launched = {
         "TUNERD_CONFIG": '{"batch": 2}',
         "TUNERD_RECOMMENDATION_ID": "r-2",
@@ -136,7 +136,7 @@ def test_without_a_recommendation_its_defaults_stay(place: TrainingPlace) -> Non
 
 
 def test_ranks_that_it_starts_get_the_same_and_are_not_told(place: TrainingPlace) -> None:
-    place.recommend()
+    place.advise()
     inner = CHOSEN.replace("tunerd.client.job", "__import__('tunerd.client').client.job")
     outer = f"""
     import subprocess, sys, tunerd.client
@@ -160,7 +160,7 @@ def test_only_the_first_rank_tells(place: TrainingPlace, name: str) -> None:
 
 
 def test_under_exec_it_is_exec_that_tells(place: TrainingPlace) -> None:
-    place.recommend()
+    place.advise()
     exec_ = [sys.executable, "-m", "tunerd", "exec", "--study", "tiny", "--context", "gpu=none"]
     out = place.run(CHOSEN.replace("range(5)", "range(50)"), prefix=[*exec_, "--"])
     assert json.loads(out) == {"batch": 8, "other": 3}

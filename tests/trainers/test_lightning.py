@@ -53,7 +53,7 @@ def lightning() -> None:
 
 
 def test_a_training_follows_and_is_told(place: TrainingPlace) -> None:
-    place.recommend()
+    place.advise()
     assert "trained 80" in place.run(training(), timeout=240)
     event = place.event()
     assert (event["status"], event["config"]) == ("succeeded", {"batch": 8})
@@ -78,7 +78,7 @@ def test_how_it_ended(place: TrainingPlace, how: str, code: int, status: str) ->
 
 def test_two_ranks_tell_once(place: TrainingPlace) -> None:
     """Lightning starts the second one itself."""
-    place.recommend()
+    place.advise()
     said = place.run(training(options='devices=2, strategy="ddp"'), timeout=240)
     assert said.count("trained 80") == 2
     event = place.event()

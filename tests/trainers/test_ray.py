@@ -67,7 +67,7 @@ def ray() -> None:
 
 
 def test_workers_get_the_same_and_the_first_one_tells(place: TrainingPlace) -> None:
-    place.recommend()
+    place.advise()
     said = place.run(training(workers=2), timeout=300, environ=ENVIRON)
     assert "trains with 8 5" in said
     event = place.event()
@@ -94,7 +94,7 @@ def test_what_ends_a_worker_is_told(place: TrainingPlace) -> None:
 def test_the_callback_counts_reports(
     place: TrainingPlace, at_end: str, code: int, status: str
 ) -> None:
-    place.recommend()
+    place.advise()
     said = place.run(
         training(at_end, callback=True, steps=30), code=code, timeout=300, environ=ENVIRON
     )

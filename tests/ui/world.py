@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import structs
 
 from tests.core.tuning import TEXT, random_jobs, true_speed
+from tests.empty_store import empty_store
 from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import Tuning
 from tunerd.core.observation import Observation, Status, Value
@@ -60,10 +61,9 @@ def study_named(name: str, *replaced: tuple[str, str]) -> Study:
 
 def file_of(folder: Path) -> World:
     """A folder as an installation has it, with an empty store."""
-    (folder / "data").mkdir(parents=True)
+    empty_store(folder / "data" / "tunerd.sqlite")
     (folder / "studies").mkdir()
     (folder / "tunerd.toml").write_text('data_dir = "data"\nstudies = "studies"\n')
-    open_store(f"sqlite:///{folder}/data/tunerd.sqlite").close()
     return World(folder)
 
 

@@ -53,16 +53,9 @@ def _which(command: F) -> F:
 @_which
 @why_option
 @json_option
-def approve(
-    file: Path | None,
-    recommendation_id: str | None,
-    everything: bool,
-    study: str | None,
-    why: str,
-    as_json: bool,
-) -> int:
+def approve(**given: Any) -> int:
     """Publish one recommendation that waits, or --all of them; without either, list them."""
-    return _answer("approve", file, recommendation_id, everything, study, why, as_json=as_json)
+    return _answer("approve", **given)
 
 
 @click.command()
@@ -70,19 +63,12 @@ def approve(
 @_which
 @why_option
 @json_option
-def decline(
-    file: Path | None,
-    recommendation_id: str | None,
-    everything: bool,
-    study: str | None,
-    why: str,
-    as_json: bool,
-) -> int:
+def decline(**given: Any) -> int:
     """Turn down one recommendation that waits, or --all of them; without either, list them.
 
     The same advice is not proposed again; `tunerd forbid` keeps a configuration out for good.
     """
-    return _answer("decline", file, recommendation_id, everything, study, why, as_json=as_json)
+    return _answer("decline", **given)
 
 
 def _answer(
@@ -92,7 +78,6 @@ def _answer(
     everything: bool,
     study: str | None,
     why: str,
-    *,
     as_json: bool,
 ) -> int:
     if recommendation_id is not None and everything:

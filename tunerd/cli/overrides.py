@@ -95,16 +95,9 @@ def resume(file: Path | None, study: str, context: tuple[str, ...], why: str, as
 @_context_option
 @why_option
 @json_option
-def pin(
-    file: Path | None,
-    study: str,
-    chosen: tuple[str, ...],
-    context: tuple[str, ...],
-    why: str,
-    as_json: bool,
-) -> int:
+def pin(**given: Any) -> int:
     """Recommend for STUDY only configurations with these values."""
-    return _limit("pin", file, study, chosen, context, why, as_json=as_json)
+    return _limit("pin", **given)
 
 
 @click.command()
@@ -114,16 +107,9 @@ def pin(
 @_context_option
 @why_option
 @json_option
-def forbid(
-    file: Path | None,
-    study: str,
-    chosen: tuple[str, ...],
-    context: tuple[str, ...],
-    why: str,
-    as_json: bool,
-) -> int:
+def forbid(**given: Any) -> int:
     """Never recommend for STUDY a configuration with all of these values together."""
-    return _limit("forbid", file, study, chosen, context, why, as_json=as_json)
+    return _limit("forbid", **given)
 
 
 @click.command()
@@ -153,10 +139,9 @@ def _limit(
     kind: str,
     file: Path | None,
     study: str,
-    chosen: tuple[str, ...],
-    context: tuple[str, ...],
+    chosen: Sequence[str],
+    context: Sequence[str],
     why: str,
-    *,
     as_json: bool,
 ) -> int:
     with giving(file, why, as_json=as_json) as giver:

@@ -34,6 +34,7 @@ STATES: "tuple[QuarantineState, ...]" = ("held", "released", "bad", "corrected",
 REASONS = ("bounds", "unit_slip", "beyond_best", "far", "bad")
 MOST = 10_000
 """Jobs that one command names."""
+_SEQUENCE = click.IntRange(1, 2**63 - 1)
 
 
 def _filters(command: F) -> F:
@@ -41,6 +42,23 @@ def _filters(command: F) -> F:
         click.option("--node", metavar="NAME", help="Only jobs that had this node."),
         click.option("--user", metavar="NAME", help="Only jobs of this user."),
         click.option("--reason", type=click.Choice(REASONS), help="Only those held for this."),
+    ):
+        command = option(command)
+    return command
+
+
+def _which(command: F) -> F:
+    """The arguments of the commands that settle jobs."""
+    for option in (
+        json_option,
+        why_option,
+        click.option(
+            "--all", "everything", is_flag=True, help="All that wait, within the filters."
+        ),
+        _filters,
+        click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=_SEQUENCE),
+        study_argument(),
+        settings_option,
     ):
         command = option(command)
     return command
@@ -100,7 +118,7 @@ def list_(
 @quarantine.command()
 @settings_option
 @study_argument()
-@click.argument("sequence", type=click.IntRange(1, 2**63 - 1))
+@click.argument("sequence", type=_SEQUENCE)
 @json_option
 def show(file: Path | None, study: str, sequence: int, as_json: bool) -> None:
     """Show one job: what it reported, and why nothing is learned from it."""
@@ -122,56 +140,20 @@ def show(file: Path | None, study: str, sequence: int, as_json: bool) -> None:
 
 
 @quarantine.command()
-@settings_option
-@study_argument()
-@click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=click.IntRange(1, 2**63 - 1))
-@_filters
-@click.option("--all", "everything", is_flag=True, help="All that wait, within the filters.")
-@why_option
-@json_option
-def release(
-    file: Path | None,
-    study: str,
-    sequences: tuple[int, ...],
-    reason: str | None,
-    user: str | None,
-    node: str | None,
-    everything: bool,
-    why: str,
-    as_json: bool,
-) -> int:
+@_which
+def release(**given: Any) -> int:
     """Learn from jobs of STUDY after all, by their numbers or by a filter.
 
     Each is learned once, with the next jobs. Values near theirs are believed from then on.
     """
-    return _settle(
-        "release", file, study, sequences, (reason, user, node), everything, why, as_json
-    )
+    return _settle("release", **given)
 
 
 @quarantine.command()
-@settings_option
-@study_argument()
-@click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=click.IntRange(1, 2**63 - 1))
-@_filters
-@click.option("--all", "everything", is_flag=True, help="All that wait, within the filters.")
-@why_option
-@json_option
-def confirm(
-    file: Path | None,
-    study: str,
-    sequences: tuple[int, ...],
-    reason: str | None,
-    user: str | None,
-    node: str | None,
-    everything: bool,
-    why: str,
-    as_json: bool,
-) -> int:
+@_which
+def confirm(**given: Any) -> int:
     """Call jobs of STUDY bad: no repeat releases them any more, and they confirm no other."""
-    return _settle(
-        "confirm", file, study, sequences, (reason, user, node), everything, why, as_json
-    )
+    return _settle("confirm", **given)
 
 
 def _settle(
@@ -179,12 +161,12 @@ def _settle(
     file: Path | None,
     study: str,
     sequences: Sequence[int],
-    filters: tuple[str | None, str | None, str | None],
     everything: bool,
     why: str,
     as_json: bool,
+    **filters: Any,
 ) -> int:
-    filtered = any(name is not None for name in filters)
+    filtered = any(name is not None for name in filters.values())
     if bool(sequences) == (filtered or everything):
         raise click.UsageError(
             "name jobs by their numbers, or say --reason, --user, --node or --all"
@@ -192,8 +174,7 @@ def _settle(
     with giving(file, why, as_json=as_json) as giver:
         giver.study(study)
         if not sequences:
-            reason, user, node = filters
-            rows = giver.store.quarantined(study, reason=reason, user=user, node=node, limit=MOST)
+            rows = giver.store.quarantined(study, limit=MOST, **filters)
             sequences = sorted(row.sequence for row in rows)
             if not sequences:
                 raise click.UsageError("no such job waits in quarantine")

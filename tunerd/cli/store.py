@@ -1,10 +1,9 @@
 """``tunerd store export`` and ``load`` move studies between stores, ``migrate`` prepares one, and
 ``prune`` lets old jobs leave history."""
 
-import math
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from tunerd.store import Store
 
 __all__ = ["store"]
-
-MOST_DAYS = 365_000
-LEAST_JOBS = 20_000
 
 _file = click.Path(path_type=Path, dir_okay=False)
 
@@ -107,12 +103,8 @@ def migrate(file: Path | None) -> None:
 @settings_option
 @click.argument("studies", metavar="[STUDY]...", nargs=-1, shell_complete=study_names)
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
-@click.option(
-    "--max-age-days",
-    type=click.FloatRange(0, MOST_DAYS, min_open=True),
-    help="Instead of retention.max_age_days.",
-)
-@click.option("--max-jobs", type=click.IntRange(LEAST_JOBS), help="Instead of retention.max_jobs.")
+@click.option("--max-age-days", type=float, help="Instead of retention.max_age_days.")
+@click.option("--max-jobs", type=int, help="Instead of retention.max_jobs.")
 @json_option
 def prune(
     file: Path | None,
@@ -128,7 +120,7 @@ def prune(
     the ledger. A daemon may run meanwhile; it does the same by itself where [retention] says so.
     """
     settings = read_settings(file)
-    limits = _limits(settings, max_age_days, max_jobs)
+    limits = _limits(settings, max_age_days=max_age_days, max_jobs=max_jobs)
     with open_the_store(settings, upgrade=False) as opened:
         for name in studies:
             if opened.study(name) is None:
@@ -162,20 +154,21 @@ def prune(
         )
 
 
-def _limits(
-    settings: "Settings", max_age_days: float | None, max_jobs: int | None
-) -> "RetentionLimits":
-    from dataclasses import replace
+def _limits(settings: "Settings", **given: float | None) -> "RetentionLimits":
+    """The settings' limits, with those that were given instead."""
+    from pydantic import ValidationError
 
+    from tunerd.settings.model import RetentionSettings
     from tunerd.stages.retention import RetentionLimits
 
-    limits = RetentionLimits.of(settings.retention, settings.ingest, settings.tune)
-    if max_age_days is not None:
-        if not math.isfinite(max_age_days):
-            raise click.UsageError("--max-age-days has to be a number of days")
-        limits = replace(limits, max_age=timedelta(days=max_age_days))
-    if max_jobs is not None:
-        limits = replace(limits, max_jobs=max_jobs)
+    named = {name: value for name, value in given.items() if value is not None}
+    try:
+        retention = RetentionSettings(**settings.retention.model_dump() | named)
+    except ValidationError as error:
+        wrong = error.errors(include_input=False)[0]
+        option = f"--{wrong['loc'][0]}".replace("_", "-")
+        raise click.UsageError(f"{option}: {wrong['msg']}") from None
+    limits = RetentionLimits.of(retention, settings.ingest, settings.tune)
     if not limits.limited:
         raise click.UsageError(
             "nothing says how long history is kept: set retention.max_age_days or "

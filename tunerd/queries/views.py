@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -51,8 +51,6 @@ MOST_RUNS = 400
 MOST_CAMPAIGNS = 3
 _NEVER = datetime.min.replace(tzinfo=UTC)
 MOST_GENERATIONS = 20
-WAITS = timedelta(hours=1)
-"""What waits for a person for less than that is no news."""
 BEHIND = 200
 """Jobs that are not learned yet from which on a study is behind."""
 LEVELS = {"act": 0, "look": 1, "know": 2}

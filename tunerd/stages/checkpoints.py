@@ -26,8 +26,9 @@ KEEP_CHECKPOINTS = 200
 less than 0.1 MB; a fit, of ``committee`` 3 to 17 MB, is shared until the next one."""
 KEEP_DERIVATIONS = 1000
 """Latest recommendations of which is kept what they were made from: some kilobytes each."""
-ISSUED_KEPT = timedelta(days=400)
-"""How long the message of older ones is kept, for who asks what a job followed: a kilobyte each."""
+FOLLOWED_FOR = timedelta(days=400)
+"""How long the message of older ones is kept, for who asks what a job followed: a kilobyte each.
+What is known of jobs that were pruned is kept for as long."""
 PRUNE_EVERY = 50
 """Checkpoints between two prunings."""
 
@@ -98,7 +99,7 @@ class CheckpointManager:
                 lines.append(LogEvent("checkpoint damaged", detail, wrong=True))
                 continue
             kept |= {row.name, *names}
-        tx.prune_derivations(self.study, KEEP_DERIVATIONS, now - ISSUED_KEPT)
+        tx.prune_derivations(self.study, KEEP_DERIVATIONS, now - FOLLOWED_FOR)
         tx.delete_checkpoints(self.study, [row.name for row in rows if row.name not in kept])
         return lines
 

@@ -32,6 +32,7 @@ from tunerd.core.observation import CorrectedObservation, FeasibilityLabel, Obse
 from tunerd.core.study import Study
 from tunerd.errors import CorruptDataError
 from tunerd.settings.model import IngestSettings, RetentionSettings, TuneSettings
+from tunerd.stages.checkpoints import FOLLOWED_FOR
 from tunerd.stages.study_session import LAYOUT
 from tunerd.store import PastJob, Store
 
@@ -48,8 +49,6 @@ BATCH_EVERY_S = 0.25
 PASS_EVERY_S = 3600.0
 KEPT_FAILURES = 32
 """Of one configuration in a context, at most."""
-IDS_KEPT_DAYS = 400.0
-"""So long after it came in, a job that was pruned is known as a duplicate, and who ran it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,8 @@ class RetentionLimits:
     """Since it came in."""
     max_jobs: int | None
     """That came in after it, in its study."""
-    ids_kept: timedelta = timedelta(days=IDS_KEPT_DAYS)
-    """When a job that was pruned is forgotten."""
+    ids_kept: timedelta = FOLLOWED_FOR
+    """Since it came in, a job that was pruned is known as a duplicate, and who ran it."""
 
     @classmethod
     def of(
@@ -71,11 +70,11 @@ class RetentionLimits:
         old jobs that were imported for ever), and users for as long as the ledger asks for them."""
         days = retention.max_age_days
         taken = ingest.max_age_days + ingest.max_future_hours / 24.0
-        kept = max(IDS_KEPT_DAYS, taken + 1.0, tune.keep_predictions_days + 1.0)
+        kept = timedelta(days=max(taken, tune.keep_predictions_days) + 1.0)
         return cls(
             None if days is None else timedelta(days=days),
             retention.max_jobs,
-            timedelta(days=kept),
+            max(FOLLOWED_FOR, kept),
         )
 
     @property
