@@ -1,8 +1,9 @@
 """Contexts that come by weekday and hour: what a job stream's own past says of its next days.
 
 Of each context it is known in which hours of the latest weeks a job of it began, as bits. What
-comes is as it was: the share of weeks with a job in an hour, recent ones weighing more. Hours
-beside count as well, so that a queue or a change to daylight saving time hides nothing.
+comes is as it was: the share of weeks with a job in an hour, recent ones weighing more, and how
+many weeks lay between them. Hours beside count as well, so that a queue or a change to daylight
+saving time hides nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -94,9 +95,13 @@ class JobRhythm:
         if came.bit_count() < LEAST_WEEKS:
             return 0.0
         ages = [age for age in range(known) if came >> age & 1]
-        if ages[0] > PATIENCE * max(later - age for age, later in pairwise(ages)):
+        away, breaks = ages[0] + 1, [later - age for age, later in pairwise(ages)]
+        if away > PATIENCE * max(breaks) + 1:
             return 0.0
-        return sum(_WEIGHTS[age] for age in ages) / (sum(_WEIGHTS[:known]) + PRIOR)
+        share = sum(_WEIGHTS[age] for age in ages) / (sum(_WEIGHTS[:known]) + PRIOR)
+        # Of the breaks that were as long as this one is by now, so many ended then.
+        as_long = [weeks for weeks in breaks if weeks >= away]
+        return (as_long.count(away) + share) / (len(as_long) + 1)
 
     def _weeks_before(self, hour: int) -> int:
         """In which weeks before an hour a job began at the same time; bit 0 is a week before."""
