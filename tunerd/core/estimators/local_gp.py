@@ -142,7 +142,7 @@ class LocalGP:
     alone: Self | None = None
     """A process over the same configurations that knows nothing of other contexts …"""
     alone_share: float = 0.0
-    """… and how much of what is said is its."""
+    """… and how much of what is said is its, where it knows what there is to know."""
 
     @classmethod
     def fit(
@@ -196,15 +196,20 @@ class LocalGP:
         return replace(process, share=process._carried(runs, elsewhere))
 
     def hedged(self, score: FloatArray, weight: FloatArray) -> Self:
-        """The same beside a process over ``score`` (n,) and ``weight`` (n,) alone, in the shares
-        that make squared errors smallest where each job is told by the others (equation 5.12)."""
+        """The same beside a process over ``score`` (n,) and ``weight`` (n,) alone, in the share
+        that makes squared errors smallest where each job is told by the others (equation 5.12).
+
+        Far from all that ran here that process knows a level and nothing else. There others keep
+        their word, however wrong they were: what they call good is worth a look once what they
+        called better was bad.
+        """
         if not HEDGED[0] <= len(score) <= HEDGED[1]:
             return self
         alone = self.fit(self.groups, self.Z, score, weight)
         each = np.arange(len(score))
         expected = self.told + self.level
         own = expected + self.share * (self.left_out(each) - expected)
-        apart, missing = alone.left_out(each) - own, score - own
+        apart, missing = alone._known_left_out() * (alone.left_out(each) - own), score - own
         firm = HEDGE_JOBS * float((missing**2).mean())
         share = float(apart @ missing) / max(float(apart @ apart) + firm, 1e-300)
         return replace(self, alone=alone, alone_share=min(max(share, 0.0), 1.0))
@@ -224,7 +229,8 @@ class LocalGP:
         mean, variance = self._predict(Z, told)
         if self.alone is None or not self.alone_share:
             return mean, variance
-        share, (other, its) = self.alone_share, self.alone.predict(Z)
+        other, its = self.alone.predict(Z)
+        share = self.alone_share * self.alone._known(Z, its)
         apart = other - mean
         variance += share * (its - variance) + share * (1.0 - share) * apart**2
         return mean + share * apart, variance
@@ -246,6 +252,17 @@ class LocalGP:
             other = np.maximum(variance, 1.0 - np.exp(self.theta[-1]))
             variance = share * variance + (1.0 - share) * (other + share * mean**2)
         return told + self.level + share * mean * self.unit, variance * self.unit**2
+
+    def _known(self, Z: FloatArray, variance: FloatArray) -> FloatArray:
+        """(m,) how much of what sets (m, C) apart is known, 0 to 1; ``variance`` (m,) of them."""
+        before = self._prior(Z, np.zeros(len(Z))) - self.level_variance
+        return np.maximum(1.0 - variance / self.unit**2 / before, 0.0)
+
+    def _known_left_out(self) -> FloatArray:
+        """(n,) the same of each of its own by the others (equation 5.12)."""
+        precision = (dtrtri(self.factor, lower=1)[0] ** 2).sum(axis=0)
+        variance = np.maximum(1.0 / precision - np.exp(self.theta[-1]), 0.0)
+        return self._known(self.Z, variance * self.unit**2)
 
     def left_out(self, part: IntArray) -> FloatArray:
         """(n,) what it would say of its own configurations without those of the same ``part`` (n,),
@@ -288,7 +305,8 @@ class LocalGP:
         covariances = self.share * covariances * self.unit**2
         if self.alone is not None:
             other = self.alone.covariance(Z, None, row)
-            covariances += self.alone_share * (other - covariances)
+            share = self.alone_share * self.alone._known(Z[[row]], self.alone.predict(Z[[row]])[1])
+            covariances += share * (other - covariances)
         covariances[row] = self.predict(Z[[row]], told[[row]])[1][0]
         return np.asarray(covariances, np.float64)
 
