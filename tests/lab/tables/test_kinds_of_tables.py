@@ -404,3 +404,77 @@ def test_accounts_of_lsf(tmp_path: Path) -> None:
     assert found == found | expected
     assert found["SUBMIT_TIME"] == "label"
     assert found["NPROCS"] == "parameter"
+
+
+# -- where a column stands ----------------------------------------------------------------------
+
+
+def _drawn(rows: int = 48, **columns: Any) -> list[dict[str, Any]]:
+    """Runs of settings that were drawn at random: no grid tells what came out."""
+    rng = random.Random(3)
+    return [
+        {
+            name: rng.choice(values) if isinstance(values, list) else near(values)
+            for name, values in columns.items()
+        }
+        for _ in range(rows)
+    ]
+
+
+def test_what_stands_behind_measurements_was_measured_too(tmp_path: Path) -> None:
+    rows = _drawn(
+        preset=["fast", "slow"], threads=[4, 8], fps=90.0, size_MB=40.0, psnr=40.0, q=24.0
+    )
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert (found["size_MB"], found["q"]) == ("metric", "metric")
+    assert (found["preset"], found["threads"]) == ("parameter", "parameter")
+
+
+def test_what_stands_before_measurements_among_settings_was_not_measured(tmp_path: Path) -> None:
+    """As many different values as a measurement has: they were drawn at random. By chance one of
+    many settings seems to explain them."""
+    for seed in range(6):
+        rng = random.Random(seed)
+        rows = [
+            {"max_depth": rng.randint(3, 10), "subfrac": round(rng.uniform(0.5, 1), 3),
+             "bytree": round(rng.uniform(0.5, 1), 3), "booster": rng.choice(["a", "b"]),
+             "rounds_n": rng.choice([100, 300, 500]), "rmse": rng.uniform(0.3, 0.4)}
+            for _ in range(40)
+        ]  # fmt: skip
+        found = roles(guessed(rows, tmp_path / "jobs.csv"))
+        assert (found["subfrac"], found["bytree"]) == ("parameter", "parameter"), seed
+
+
+def test_errors_are_counted_and_say_not_how_a_run_ended(tmp_path: Path) -> None:
+    rows = _drawn(workers=[1, 2, 4], rps=900.0, errors=[0, 0, 1, 4])
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))["errors"] != "status"
+
+
+def test_a_mean_is_an_objective_before_its_spread(tmp_path: Path) -> None:
+    rows = _drawn(n_batch=[256, 512], n_threads=[8, 16], stddev_ns=9e6, avg_ns=9e8)
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert (guesses.objective.column.name, guesses.goal) == ("avg_ns", "minimize")
+
+
+@pytest.mark.parametrize("name", ["Temps (s)", "Epochs [s]", "samples (ms)"])
+def test_a_unit_in_brackets_is_of_the_whole(name: str) -> None:
+    read = read_name(name)
+    assert (read.goal, read.goal_sure >= 0.5) == ("minimize", True)
+
+
+def test_what_was_set_in_a_full_grid_was_not_measured(tmp_path: Path) -> None:
+    """The latency and the losses of a network that was emulated."""
+    rows = [
+        {**g, "goodput_mbps": near(90.0), "handshake_ms": near(30.0)}
+        for g in grid(cc=["bbr", "cubic"], loss_pct=[0, 1, 2], rtt_ms=[10, 50, 100])
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert {found["loss_pct"], found["rtt_ms"]} <= {"context", "parameter"}, found
+
+
+@pytest.mark.parametrize("name", ["W-Amp", "Space-Amp", "total gc count", "NOPM", "cpu_user", "KO"])
+def test_names_of_what_servers_and_stores_count(name: str, tmp_path: Path) -> None:
+    rows = _drawn(write_buffer_mb=[64, 128], jobs=[2, 4], compression=["lz4", "zstd"], ops_s=900.0)
+    rng = random.Random(5)
+    rows = [row | {name: rng.randint(40, 90)} for row in rows]
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("metric", "objective")

@@ -160,7 +160,8 @@ def _status_weight(column: ColumnProfile, name: ColumnName) -> float:
     if column.kind == "int":
         small = all(isinstance(value, int) and 0 <= value < 256 for value in column.counts)
         coded = bool({"code", "exit", "exitcode", "exitval", "returncode"} & set(name.words))
-        if name.words in (("rc",), ("error",), ("errno",), ("err",)):
+        coded_by_name = name.words in (("rc",), ("error",), ("errno",), ("err",))
+        if coded_by_name and column.name.strip().lower() != "errors":
             return 4.0 if small and column.counts.get(0, 0) > 0 else 0.0
         counted = re.search(r"count|num|#", column.name, re.IGNORECASE) is not None
         truth = set(column.counts) <= {0, 1} and name.weight("status") > others and not counted

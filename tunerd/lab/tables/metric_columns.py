@@ -82,7 +82,8 @@ def find_measured(
     certain = {c.name for c in open_ if names[c.name].certainly_measured or _has_spread(c)}
     certain |= set(bare) if len(bare) > 1 else set()
     margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if c.name in certain}
-    results = _came_out(profile, names, margins, known)
+    results = _behind(profile, names, margins, known, certain)
+    results |= _came_out(profile, names, margins, known)
     margins |= results
     sure = {name for name, (margin, _) in margins.items() if margin >= 2}
     sure |= {guess.column.name for guess in known.values() if guess.role in ("objective", "metric")}
@@ -128,18 +129,27 @@ def _came_out(
     margins: Mapping[str, tuple[float, str]],
     known: Mapping[str, ColumnGuess],
 ) -> dict[str, tuple[float, str]]:
-    """The margins of numbers that differ from run to run of a full grid, and that nobody sets."""
+    """The margins of numbers that differ from run to run of a full grid, and that nobody sets; and
+    of those that were set, such as the latency of a network, whatever their names say."""
     inputs = {name for name, guess in known.items() if guess.role in ("context", "parameter")}
     settings = [
         column
         for column in profile.columns
         if column.name in inputs
-        or (column.name not in known and margins.get(column.name, (-1.0,))[0] < 2)
+        or (
+            column.name not in known
+            and margins.get(column.name, (-1.0,))[0] < (4 if column.distinct <= FEW else 2)
+        )
     ]
     settings.sort(key=lambda column: (_chosen(names[column.name]) < 2, column.place))
     grid = full_grid(settings)
     shown = ", ".join(setting.name for setting in grid)
-    return {
+    planned = {
+        setting.name: (-2.0, f"is one of the settings of a full grid, {shown}"[:160])
+        for setting in grid
+        if margins.get(setting.name, (0.0,))[0] > 0 and setting.distinct <= FEW
+    }
+    return planned | {
         name: (max(margin, 2.5), f"differs from run to run of a full grid of {shown}"[:160])
         for name, (margin, _) in margins.items()
         if margin < 2.5 and _chosen(names[name]) < 3 and came_out(profile.column(name), grid)
@@ -184,6 +194,44 @@ def _margin(column: ColumnProfile, name: ColumnName, failed: BoolArray | None) -
         if gaps[failed].mean() > 0.9 and gaps[~failed].mean() < 0.1:
             return margin + 4.0, f"{why}; is missing where jobs failed"
     return margin, why
+
+
+def _behind(
+    profile: TableProfile,
+    names: Mapping[str, ColumnName],
+    margins: Mapping[str, tuple[float, str]],
+    known: Mapping[str, ColumnGuess],
+    certain: Collection[str],
+) -> dict[str, tuple[float, str]]:
+    """The margins of numbers of many values that stand behind what was measured, in a table that
+    has all that was set before it. Nobody says so of what stands before that and has no name."""
+    inputs = {name for name, guess in known.items() if guess.role in ("context", "parameter")}
+    named = [
+        c.place
+        for c in profile.columns
+        if names[c.name].weight("measured") >= 1.5 and c.name in margins
+    ]
+    settings = [
+        column.place
+        for column in profile.columns
+        if column.name in inputs
+        or (column.name not in known and (_chosen(names[column.name]) >= 3 or not column.numeric))
+    ]
+    if not named or not settings:
+        return {}
+    first = min(named)
+    moved: dict[str, tuple[float, str]] = {}
+    for name, (margin, why) in margins.items():
+        column = profile.column(name)
+        weight = max(names[name].weight("measured"), _chosen(names[name]) - 2)
+        silent = weight <= 0 and name not in certain
+        if not silent or column.kind == "bool" or column.distinct <= FEW:
+            continue
+        if column.place > first and max(settings) < first:
+            moved[name] = max(margin, 2.5), f"{why}; stands behind what was measured"
+        elif column.place < first and max(settings) < first and min(settings) < column.place:
+            moved[name] = min(margin, 0.0), why
+    return moved
 
 
 def _chosen(name: ColumnName) -> float:
@@ -275,7 +323,7 @@ def _written_oddly(column: ColumnProfile) -> bool:
 
 def _rank(one: ColumnGuess) -> float:
     gaps = one.column.missing / max(1, one.column.rows)
-    known = one.name.rank if one.name.said else 2.0
+    known = one.name.rank if one.name.said or one.name.measure else 2.0
     return known - gaps + one.sure - 0.01 * one.column.place
 
 

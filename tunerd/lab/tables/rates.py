@@ -169,6 +169,8 @@ _MOVED = word_set("bw bandwidth read write copy transfer throughput rate io")
 _PREFIXES = {"k": "k ", "kilo": "k ", "thousand": "k ", "m": "M ", "million": "M ", "mega": "M "}
 _THINGS = frozenset({**_BYTES, **_WORK, **_SHORTENED, **_PREFIXES})
 _COUNTED = _THINGS | frozenset(_TIMES)
+_BRACKETED = re.compile(r"[\[(] ?(s|secs?|seconds?|ms|us|ns|min|h) ?[\])]$", re.IGNORECASE)
+"""A unit of the whole: ``Temps (s)`` is no rate of temps."""
 _MOST_BEHIND = 8
 """Words behind a slash that are looked at: a name may be as long as its writer likes."""
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -240,7 +242,12 @@ def rate_of(name: str) -> RateMeaning | None:
         return RateMeaning("minimize", LIKELY, unit, f"a time in {unit}") if unit != "day" else None
     if "per" in tokens[1:]:
         return _with_per(tokens)
-    return _side_by_side(tokens) if "per" not in tokens else None
+    meaning = _side_by_side(tokens) if "per" not in tokens else None
+    unit = _BRACKETED.search(name)
+    if meaning is not None and meaning.goal == "maximize" and unit is not None:
+        second = _TIMES[unit[1].lower()]
+        return RateMeaning("minimize", LIKELY, second, f"a time in {second}")
+    return meaning
 
 
 # ── "per" between them ───────────────────────────────────────────────────────────────────────

@@ -78,6 +78,7 @@ CONTEXT = _weighed("""
 2: workload type, mix, transaction mix, density, sparsity, hbm gib, gpu gib, link gbps
 2: gpu memory gib, device count, chip count, chip type, tpu, gpu arch, iteration, collective
 2: target, pattern, access pattern, io pattern, molecule, operation, operator, producer, consumer
+3: model filename, model file, model path, prompt
 3: budget, fidelity, rung, bracket, resource budget, training budget
 2: test, test name
 2: topic, subscriber, mesh, deck, testcase, geometry, case, instrument, workload mix
@@ -135,6 +136,7 @@ PARAMETER = _weighed("""
 4: replication factor, reducer, mapper, map memory, reduce memory, sort memory, container memory
 4: container core, speculation, shuffle, spark, yarn, mapreduce, hive, async, cache policy
 4: unrolling, interchange, padding, layout, data layout, loop order, local memory, shared memory
+4: gpu layer, subsample, max depth, estimator
 4: decomp, decomposition, decomposition method
 4: power budget, memory budget, token budget, max gradient norm, clip gradient norm
 4: use shared memory, bucket, fanout, compaction, memtable, bloom, block cache, write buffer
@@ -186,7 +188,7 @@ MEASURES = _measures("""
 4 9.5 max: goodput
 4 9 max: throughput, per s, per min, per hour, per day, qps, tps, rps, iops, fps, img s, tok s
 4 9 max: ops, wps, sps, tgs, mpps, kpps, mips, gops, tops, gbps, mbps, kbps, bps
-4 9 max: tpmc, tpm, qph, qphh, nps, lups, mteps, hashrate, hash rate
+4 9 max: nopm, tpmc, tpm, qph, qphh, nps, lups, mteps, hashrate, hash rate
 4 8 max: tflops per gpu, gflops per s, tflops per s, teps, gteps, mlups, glups, gups, gcups
 2.5 8 max: gflops, tflops, mflops, pflops, flops, speed, performance
 4 6.5 max: speedup
@@ -210,6 +212,9 @@ MEASURES = _measures("""
 3 1 min: usr cpu, sys cpu, user cpu, system cpu
 3 5 min: clock time, running time
 3 1 any: gradient norm, nan iteration, hog factor
+3 1 min: total gc, gc old, gc young, cpu user, cpu sys, cpu system, cpu iowait, cpu idle
+3 4 min: write amp, read amp, space amp, w amp, r amp
+3 4 min: write amplification, read amplification, space amplification
 3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
 3 3 min: transfer time, h2d, d2h, slowdown
 4 5.5 max: mfu, hfu
@@ -232,7 +237,7 @@ MEASURES = _measures("""
 2.5 1 min!: rss, maxrss, vram, memory footprint, peak
 1 1 min!: memory
 3.5 3 max!: accuracy, f1, auc, bleu, rouge, top1, top5, recall, quality, map score, ndcg
-3.5 3 max!: precision at, psnr, ssim, iou, dice, mean iou, win rate, elo
+3.5 3 max!: precision at, psnr, ssim, vmaf, iou, dice, mean iou, win rate, elo
 3.5 3 min!: loss, perplexity, ppl, rmse, mse, mae, residual, error, error rate, failure rate
 3.5 3 min!: wer, cer, fid, word error rate, nll, cross entropy, bit per byte, lpips, mape
 3.5 3 min!: slo violation
@@ -260,7 +265,7 @@ OUTCOMES = word_set("""
     preempted maxrss averss rss consumed used utilized observed measured achieved actual allocated
 """)
 """What became of something, counted."""
-MISHAPS = word_set("failed failure skipped")
+MISHAPS = word_set("failed failure skipped ko")
 """The same, unless it is the most that is put up with."""
 QUANTITIES = word_set("""
     power watt memory utilization temperature energy current voltage occupancy usage vram latency
