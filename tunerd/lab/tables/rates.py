@@ -243,9 +243,9 @@ def rate_of(name: str) -> RateMeaning | None:
     if "per" in tokens[1:]:
         return _with_per(tokens)
     meaning = _side_by_side(tokens) if "per" not in tokens else None
-    unit = _BRACKETED.search(name)
-    if meaning is not None and meaning.goal == "maximize" and unit is not None:
-        second = _TIMES[unit[1].lower()]
+    bracketed = _BRACKETED.search(name)
+    if meaning is not None and meaning.goal == "maximize" and bracketed is not None:
+        second = _TIMES[bracketed[1].lower()]
         return RateMeaning("minimize", LIKELY, second, f"a time in {second}")
     return meaning
 
