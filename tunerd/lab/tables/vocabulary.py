@@ -193,6 +193,7 @@ MEASURES = _measures("""
 2.5 8 max: gflops, tflops, mflops, pflops, flops, speed, performance
 4 6.5 max: speedup
 4 6 any: s per, ms per, us per, ns per
+3 10 min: fun
 3 10 any: objective, objective value, fitness, figure merit, fom
 3 10 max: reward
 3 6 any: score, result, response, outcome, measurement, y
@@ -331,7 +332,7 @@ USERS = {"user", "username", "owner", "submitter", "author"}
 
 LABELS = _weighed("""
 6: id, uid, uuid, guid, hash, sha, seed, random seed, random state, hostname, node list, nodelist
-6: rng, rng state
+6: rng, rng state, generation method, generation node
 6: node name, cluster id, proc id
 6: ip, url, path, log file, comment, note, reason, message, error message, description, email
 6: pid, ppid, tid, process id, thread id, host name, host ip, node ip, ip address, port, uri, link
