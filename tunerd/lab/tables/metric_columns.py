@@ -83,7 +83,7 @@ def find_measured(
     certain |= set(bare) if len(bare) > 1 else set()
     margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if c.name in certain}
     results = _behind(profile, names, margins, known, certain)
-    results |= _came_out(profile, names, margins, known)
+    results |= _came_out(profile, names, margins, known, certain)
     margins |= results
     sure = {name for name, (margin, _) in margins.items() if margin >= 2}
     sure |= {guess.column.name for guess in known.values() if guess.role in ("objective", "metric")}
@@ -128,6 +128,7 @@ def _came_out(
     names: Mapping[str, ColumnName],
     margins: Mapping[str, tuple[float, str]],
     known: Mapping[str, ColumnGuess],
+    certain: Collection[str],
 ) -> dict[str, tuple[float, str]]:
     """The margins of numbers that differ from run to run of a full grid, and that nobody sets; and
     of those that were set, such as the latency of a network, whatever their names say."""
@@ -138,6 +139,7 @@ def _came_out(
         if column.name in inputs
         or (
             column.name not in known
+            and column.name not in certain
             and margins.get(column.name, (-1.0,))[0] < (4 if column.distinct <= FEW else 2)
         )
     ]
