@@ -5,7 +5,6 @@ nobody can miss; in CI (``CI=true``) they fail. ``TUNERD_TEST_KAFKA`` (host:port
 ``TUNERD_TEST_POSTGRES`` (a URL whose user may create databases) name servers that exist already.
 """
 
-import gc
 import os
 import secrets
 import shutil
@@ -56,18 +55,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     known = collection_path.is_relative_to(TESTS) and collection_path != TESTS
     folder = collection_path.relative_to(TESTS).parts[0] if known else ""
     return True if config.getoption("quick") and folder in quick.SLOW_FOLDERS else None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector from looking through modules and tests, which all stay: a tenth of
-    what tests take."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-        gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly
