@@ -339,7 +339,7 @@ def noisy_elsewhere() -> FloatArray:
     return local.usual(GROUPS, [context(200 + i) for i in range(8)], Elsewhere(0.8, 0.3))
 
 
-@pytest.mark.parametrize("n", [10, 20, 40])
+@pytest.mark.parametrize("n", [10, 20, 25])
 def test_where_others_tell_nothing_own_jobs_alone_do(n: int) -> None:
     asked, true = jobs(300, seed=1)
     around = noisy_elsewhere()
@@ -376,6 +376,30 @@ def test_too_few_jobs_and_many_are_told_by_one_process() -> None:
         Z, y = jobs(n)
         process = LocalGP.fit(GROUPS, Z, y, np.ones(n), 0.0 * y, Elsewhere(0.5))
         assert process.hedged(y, np.ones(n)) is process
+
+
+def test_what_others_know_of_a_configuration_is_what_a_fit_without_it_knows() -> None:
+    Z, y = jobs(12)
+    weight = np.linspace(0.5, 10.0, 12)
+    process = LocalGP.fit(GROUPS, Z, y, weight)
+    known = process._known_left_out(weight)
+    for i in range(12):
+        rest = np.arange(12) != i
+        without = LocalGP.fit(GROUPS, Z[rest], y[rest], weight[rest], theta=process.theta)
+        variance = without.predict(Z[[i]])[1]
+        assert known[i] == pytest.approx(without._known(Z[[i]], variance)[0], abs=1e-6)
+
+
+def test_the_second_process_fades_out() -> None:
+    Z, y = jobs(40, seed=3)
+    told = np.random.default_rng(3).normal(size=40)
+    shares = []
+    for n in (20, 39, 40):
+        runs = Z[:n], y[:n], np.ones(n), told[:n], Elsewhere(0.8, 0.3)
+        process = LocalGP.fit(GROUPS, *runs, around=noisy_elsewhere())
+        shares.append(process.hedged(y[:n], np.ones(n)).alone_share)
+    assert shares[0] > 0.3
+    assert shares[2] < shares[1] < 0.15
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 12), wrong=st.floats(-2.0, 2.0))

@@ -62,6 +62,8 @@ TOLD_JOBS = 4.0
 HEDGED = (3, 40)
 """Least and most configurations with which a process that knows nothing of other contexts is asked:
 it costs a second fit. With more the first has learned what is different here."""
+FADING = 15.0
+"""Configurations over which the second's word ends, not all at once."""
 HEDGE_JOBS = 1.0
 """Jobs that trusting the first alone counts as, beside the context's own."""
 REPLAYED = (5, 10)
@@ -209,10 +211,12 @@ class LocalGP:
         each = np.arange(len(score))
         expected = self.told + self.level
         own = expected + self.share * (self.left_out(each) - expected)
-        apart, missing = alone._known_left_out() * (alone.left_out(each) - own), score - own
+        known = alone._known_left_out(weight)
+        apart, missing = known * (alone.left_out(each) - own), score - own
         firm = HEDGE_JOBS * float((missing**2).mean())
         share = float(apart @ missing) / max(float(apart @ apart) + firm, 1e-300)
-        return replace(self, alone=alone, alone_share=min(max(share, 0.0), 1.0))
+        fading = min((HEDGED[1] + 1 - len(score)) / FADING, 1.0)
+        return replace(self, alone=alone, alone_share=fading * min(max(share, 0.0), 1.0))
 
     @property
     def noise(self) -> float:
@@ -258,10 +262,10 @@ class LocalGP:
         before = self._prior(Z, np.zeros(len(Z))) - self.level_variance
         return np.maximum(1.0 - variance / self.unit**2 / before, 0.0)
 
-    def _known_left_out(self) -> FloatArray:
-        """(n,) the same of each of its own by the others (equation 5.12)."""
+    def _known_left_out(self, weight: FloatArray) -> FloatArray:
+        """(n,) the same of each of its own by the others (equation 5.12); ``weight`` (n,)."""
         precision = (dtrtri(self.factor, lower=1)[0] ** 2).sum(axis=0)
-        variance = np.maximum(1.0 / precision - np.exp(self.theta[-1]), 0.0)
+        variance = np.maximum(1.0 / precision - np.exp(self.theta[-1]) / weight, 0.0)
         return self._known(self.Z, variance * self.unit**2)
 
     def left_out(self, part: IntArray) -> FloatArray:
