@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -127,13 +127,22 @@ def test_a_step_that_uses_up_its_time_gets_twice_as_much_at_the_next_try(watch: 
         ["its step took more than 0.4 s (2 times tune.step_deadline_s)"],
         [],  # the clocks of a busy machine
     )
+    assert child.tuner._allowed_s("slow") == 0.2  # what hangs after it has no more than others
+
+
+def test_a_step_that_works_a_little_does_not_go_on_for_ever(watch: Watch) -> None:
+    """As one that hangs beside a thread that does something now and then."""
+    child = watch("began slow", "labour 12 0.2", "stepped slow", "wait", step_deadline_s=0.2)
+    child.until(lambda: bool(child.lost) or len(child.reports) > 1)
+    assert child.lost == [("slow", "its step took more than 0.2 s (tune.step_deadline_s)", False)]
 
 
 def test_a_study_that_is_only_too_slow_comes_back(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tunerd.service.tuner_process.FIRST_AWAY_S", 0.5)
-    child = watch("began slow", "wait", step_deadline_s=0.1)
+    monkeypatch.setattr("tunerd.service.tuner_process.MOST_PATIENCE", 4)
+    child = watch("began slow", "labour 10000 0", step_deadline_s=0.1)
     child.tuner._pause_s = 0.0
     child.until(lambda: bool(child.lost) and child.lost[-1][2])
     assert [lost[::2] for lost in child.lost] == [("slow", False), ("slow", False), ("slow", True)]
@@ -142,16 +151,100 @@ def test_a_study_that_is_only_too_slow_comes_back(
     child.until(lambda: bool(child.returned))
     assert child.returned == ["slow"]
     assert child.tuner.set_aside == {}
-    # The child begins with it; when that takes too long again it is away for twice as long.
+    # The child begins with it. One crash is one, whatever was before; and when it takes too long
+    # again it is away for twice as long.
+    child.until(lambda: StepStarted(study="slow") in child.reports[heard:])
+    assert child.tuner.pid is not None
+    os.kill(child.tuner.pid, signal.SIGKILL)
     child.until(lambda: len(child.lost) == 4)
-    assert StepStarted(study="slow") in child.reports[heard:]
+    assert not child.lost[-1][2]
+    child.tuner._pause_s = 0.0
+    child.until(lambda: len(child.lost) == 6)
     assert child.lost[-1] == (
         "slow",
-        "its step took more than 0.8 s (8 times tune.step_deadline_s)",
+        "its step took more than 0.4 s (4 times tune.step_deadline_s)",
         True,
     )
-    assert "4 times in a row" in child.tuner.set_aside["slow"]
+    assert "3 times in a row" in child.tuner.set_aside["slow"]
+    assert child.tuner._away_s["slow"] == 2.0
     child.until(lambda: len(child.returned) == 2)
+
+
+def test_a_study_that_hangs_stays_away(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It uses no processor, so that more time would not help it."""
+    monkeypatch.setattr("tunerd.service.tuner_process.FIRST_AWAY_S", 0.0)
+    child = watch("began stuck", "wait", step_deadline_s=0.8)
+    child.tuner._pause_s = 0.0
+    child.until(lambda: "stuck" in child.tuner.set_aside)
+    cause = "its step took more than 0.8 s (tune.step_deadline_s)"
+    assert child.lost == [("stuck", cause, False)] * 2 + [("stuck", cause, True)]
+    assert child.tuner.set_aside == {"stuck": f"{cause}, 3 times in a row"}
+    for _ in range(5):
+        child.tuner.supervise()
+    assert child.returned == []
+
+
+def _end(child: Watched) -> None:
+    """Kill it, and let nobody know yet."""
+    pid = child.tuner.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_a_study_comes_back_although_the_child_has_just_died(watch: Watch) -> None:
+    child = watch("ready", "wait")
+    child.until(lambda: bool(child.reports))
+    child.tuner.set_aside["slow"] = "it took too long"
+    child.tuner._back_at["slow"] = 0.0
+    _end(child)
+    child.until(lambda: len(child.reports) == 2)
+    assert child.returned == ["slow"]
+    assert child.lost == [("", "it was killed by signal 9", False)]
+
+
+@pytest.mark.parametrize("then", [TunerProcess.stop, TunerProcess.supervise])
+def test_what_a_dead_child_did_not_read_ends_nothing(
+    watch: Watch, then: Callable[[TunerProcess], None]
+) -> None:
+    child = watch("ready", "wait")
+    child.until(lambda: bool(child.reports))
+    _end(child)
+    child.tuner._back_at["slow"] = 0.0
+    child.tuner._take_back("slow")  # it died in this moment
+    then(child.tuner)
+    assert child.tuner.pid is None
+
+
+def test_a_child_that_ends_before_it_has_read_its_settings_is_replaced(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popen = subprocess.Popen
+
+    def slowly(*arguments: Any, **more: Any) -> "subprocess.Popen[bytes]":
+        process = popen(*arguments, **more)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        return process
+
+    child = watch()
+    child.tuner.module = "tests.service.no_such_module"
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", slowly)
+        child.until(lambda: len(child.lost) == 2)
+    assert child.lost == [("", "it exited with 1", False)] * 2
+
+
+def test_its_process_may_be_replaced_while_another_thread_asks_for_it(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = watch("ready", "wait")
+    child.until(lambda: bool(child.reports))
+    process = child.tuner._process
+    assert process is not None
+    reads = iter([process, None])
+    with monkeypatch.context() as patched:
+        patched.setattr(TunerProcess, "_process", property(lambda _: next(reads)))
+        assert child.tuner.pid == process.pid
 
 
 def test_a_study_that_crashes_stays_away(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@
 
 ``began STUDY``, ``stepped STUDY``, ``progressed``, ``ready`` report; ``say TEXT`` prints; ``sleep
 SECONDS``; ``labour TIMES SECONDS`` uses ten milliseconds of a processor so many times, and waits
-for so long in between; ``deaf`` ignores SIGTERM; ``crash`` aborts; ``wait`` waits for SIGTERM or
-the end of standard input, as the real one does. ``began`` and ``crash`` pass over a study that is
-set aside. One that the parent names later begins at once.
+for so long in between, until SIGTERM; ``deaf`` ignores SIGTERM; ``crash`` aborts; ``wait`` waits
+for SIGTERM or the end of standard input, as the real one does. ``began`` and ``crash`` pass over a
+study that is set aside. One that the parent names later begins at once.
 """
 
 import json
@@ -47,7 +47,7 @@ def main() -> None:
             case "crash" if rest not in arguments:
                 os.abort()
             case "labour":
-                _labour(*map(float, rest.split()))
+                _labour(stop, *map(float, rest.split()))
             case "deaf":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             case "wait":
@@ -59,12 +59,13 @@ def _say(report: Report) -> None:
     sys.stdout.buffer.flush()
 
 
-def _labour(times: float, pause_s: float) -> None:
+def _labour(stop: threading.Event, times: float, pause_s: float) -> None:
     for _ in range(int(times)):
         end = time.process_time() + 0.01
         while time.process_time() < end:
             pass
-        time.sleep(pause_s)
+        if stop.wait(pause_s):
+            return
 
 
 def _end_with_parent() -> None:

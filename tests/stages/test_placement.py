@@ -13,6 +13,7 @@ from tests.stages.tuning import NAME, TOPIC, Lines, Tuning, random_jobs
 from tunerd import logs, telemetry
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.placement import (
+    GIVEN_S,
     LOOK_EVERY_S,
     MOVES,
     OVERDUE_S,
@@ -239,6 +240,24 @@ def test_a_study_whose_next_holder_does_not_come_goes_to_who_looks(store: Store)
         tuning.time.pass_(seconds=LOOK_EVERY_S)
         busy.look(["mine", "lost"])
         assert busy.held == held
+
+
+def test_what_it_has_just_given_up_is_left_to_the_others_for_a_while(store: Store) -> None:
+    """The one that should have it is in a long step; taken back, it would be given up again."""
+    tuning = Tuning(store, Time(), Heard())
+    giver, busy = placed(tuning, "a").placement, placed(tuning, "b").placement
+    assert giver is not None
+    assert busy is not None
+    giver.look(["study"])
+    busy.look([])
+    giver.give_up("study")
+    with store._database.writing() as connection:
+        since = store._database.now(connection) - timedelta(seconds=OVERDUE_S + 0.5)
+        connection.execute(sa.update(leases).values(expires_at=since))
+    for seconds, held in ((LOOK_EVERY_S, set()), (GIVEN_S, {"study"})):
+        tuning.time.pass_(seconds=seconds)
+        giver.look(["study"])
+        assert giver.held == held
 
 
 def test_a_command_is_carried_out_where_the_study_is(tuning: Tuning) -> None:

@@ -38,7 +38,10 @@ LONGEST_PAUSE_S = 30.0
 STARVED = 0.02
 """Share of one processor from which on a child counts as at work: what hangs uses none."""
 MOST_PATIENCE = 16
-"""Times the deadline that a study gets at most after it was too slow."""
+"""Times the deadline that a study gets at most after it was too slow; no step takes longer."""
+MOST_STARVED = 8
+"""Times what it is allowed that a step gets at most where it waits for a processor: one that hangs
+beside a thread that works a little looks the same."""
 FIRST_AWAY_S = 600.0
 LONGEST_AWAY_S = 6 * 3600.0
 """How long a study is set aside that was only too slow, the first time and at most."""
@@ -59,8 +62,8 @@ class TunerProcess:
     """What a child reads first: one line, see :func:`tunerd.settings.dump_settings`."""
     step_deadline_s: float
     """What a step that gets no further may take. Where other programs keep the processors busy,
-    only the child's own processor time counts. A study that was too slow gets twice as much next
-    time."""
+    only the child's own processor time counts, within bounds. A study that was too slow gets twice
+    as much next time, until a step of it is finished."""
     max_crashes: int
     """So many ends in a row, without a step that was finished, and the study is set aside."""
     clock: Callable[[], float]
@@ -75,7 +78,7 @@ class TunerProcess:
     """Called when a study that was set aside is tried again."""
     set_aside: dict[str, str] = field(default_factory=dict)
     """Studies that ended it too often and are left alone, and why: until the daemon starts again,
-    or for a while where they were only too slow."""
+    or for a while where they were at work and only too slow."""
     arguments: Sequence[str] = ()
     """More of them for the child."""
     module: str = "tunerd.service.tuner_main"
@@ -96,14 +99,17 @@ class TunerProcess:
     _start_at: float = 0.0
     _overdue_s: float | None = None
     """The time that was not enough for a step."""
+    _was_at_work: bool = False
+    """Whether the child used a processor in that step: one that hangs does not."""
     _heard_at: float = float("-inf")
     _stop_by: float | None = None
 
     def supervise(self) -> None:
         """Start, watch the deadline of, and replace the child."""
         process, now = self._process, self.clock()
-        for study in [study for study, at in self._back_at.items() if now >= at]:
-            self._take_back(study)
+        if process is None or process.poll() is None:  # else its successor's arguments say it
+            for study in [study for study, at in self._back_at.items() if now >= at]:
+                self._take_back(study)
         if process is None:
             if now >= self._start_at:
                 try:
@@ -114,7 +120,6 @@ class TunerProcess:
             return
         began = self._began
         if began is not None and process.poll() is None and self._is_overdue(began, now):
-            self._overdue_s = self._allowed_s(began.study)
             process.kill()
             process.wait()
         if process.poll() is not None:
@@ -138,13 +143,13 @@ class TunerProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
+        _close_input(process)
 
     @property
     def pid(self) -> int | None:
         """Process id of the child while there is one."""
-        return None if self._process is None else self._process.pid
+        process = self._process  # another thread may replace it meanwhile
+        return None if process is None else process.pid
 
     def is_well(self) -> bool:
         """Whether the child is in a step, within its deadline, or has said something lately, or has
@@ -174,20 +179,25 @@ class TunerProcess:
         return self.step_deadline_s * self._patience.get(study, 1)
 
     def _is_overdue(self, began: _BegunStep, now: float) -> bool:
-        """Whether a step gets no further, or takes too long. One that waits for a processor which
-        others use is given the time that it needs."""
+        """Whether a step gets no further, or takes too long; notes which. One that waits for a
+        processor which others use is given the time that it needs, within bounds."""
         spent_s, allowed_s = now - began.at, self._allowed_s(began.study)
         if spent_s <= allowed_s:
             return False
-        used_s = self._processor_s
-        if used_s is None or began.processor_s is None:
-            return True
-        return not STARVED * spent_s <= used_s - began.processor_s < allowed_s
+        used_s, most_s = 0.0, min(MOST_STARVED * allowed_s, MOST_PATIENCE * self.step_deadline_s)
+        if (processor_s := self._processor_s) is not None and began.processor_s is not None:
+            used_s = processor_s - began.processor_s
+        is_at_work = used_s >= STARVED * spent_s
+        if is_at_work and used_s < allowed_s and spent_s <= most_s:
+            return False
+        self._overdue_s, self._was_at_work = allowed_s, is_at_work
+        return True
 
     def _take_back(self, study: str) -> None:
         """Let the child try a study again; one that is starting hears of it, too."""
         del self._back_at[study]
         self.set_aside.pop(study, None)
+        self._crashes.pop(study, None)
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # it has ended, and its successor tries it anyway
                 self._process.stdin.write(study.encode() + b"\n")
@@ -204,13 +214,13 @@ class TunerProcess:
         command += [f"--anew={study}" for study in anew if study not in self._slow]
         environment = os.environ | THREADS  # they must be there before the libraries are
         self._began = None
-        self._overdue_s = None
+        self._overdue_s, self._was_at_work = None, False
         self._heard_at = self.clock() + STARTING_S
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended already, and is replaced
+        with contextlib.suppress(OSError):  # it has ended already, and is replaced
             self._process.stdin.write(self.settings + b"\n")
             self._process.stdin.flush()
         self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
@@ -235,6 +245,7 @@ class TunerProcess:
                     if isinstance(report, StepCommitted):
                         self._crashes.pop(report.study, None)
                         self._away_s.pop(report.study, None)
+                        self._patience.pop(report.study, None)
                 self.on_report(report)
 
     def _replace(self, status: int, now: float) -> None:
@@ -249,12 +260,13 @@ class TunerProcess:
                 self._slow.discard(study)
             else:
                 self._slow.add(study)
+            if self._was_at_work:
                 self._patience[study] = min(2 * self._patience.get(study, 1), MOST_PATIENCE)
             if self._crashes[study] >= self.max_crashes:
                 why = self._put_aside(study, cause, now)
         process, self._process = self._process, None
-        if process is not None and process.stdin is not None:
-            process.stdin.close()
+        if process is not None:
+            _close_input(process)
         self._pause(now)
         self.on_exit(study, cause, why)
 
@@ -268,10 +280,10 @@ class TunerProcess:
         return f"its step took more than {self._overdue_s:g} s ({setting})"
 
     def _put_aside(self, study: str, cause: str, now: float) -> str:
-        """Leave a study alone: for a while where it was only too slow, which a busy machine may be
-        the reason of, and else until the next start. Returns why."""
+        """Leave a study alone: for a while where it was at work and only too slow, which a busy
+        machine may be the reason of, and else until the next start. Returns why."""
         why = f"{cause}, {self._crashes[study]} times in a row"
-        if study in self._slow:
+        if self._was_at_work:
             away_s = self._away_s.get(study, FIRST_AWAY_S)
             self._away_s[study] = min(2 * away_s, LONGEST_AWAY_S)
             self._back_at[study] = now + away_s
@@ -282,3 +294,9 @@ class TunerProcess:
     def _pause(self, now: float) -> None:
         self._start_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+
+
+def _close_input(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):  # what it did not read before it ended
+            process.stdin.close()

@@ -369,8 +369,9 @@ class TuneSettings(SettingsSection):
     """A recommendation holds for so many days; it is renewed at half of that."""
     step_deadline_s: Seconds = 120.0
     """A tuner process that gets no further within a step for longer than this is replaced. Where
-    other programs keep the processors busy, its own processor time counts. A study that was too
-    slow gets twice as long at its next try, up to 16 times."""
+    other programs keep the processors busy, its own processor time counts, and a step may take 8
+    times as long. A study that was too slow gets twice as long at its next try, up to 16 times,
+    until a step of it is finished."""
     checkpoint_every: Count = 500
     """Observations between two checkpoints of what was learned."""
     keep_models: Count = 12
@@ -380,8 +381,8 @@ class TuneSettings(SettingsSection):
     """What was predicted of a job is kept for so long after its end, for ``tunerd report``."""
     max_crashes: Count = 3
     """A study that ends the tuner process so many times in a row is set aside: until the next
-    start, or, where its steps only took too long, for ten minutes, then for twice as long each
-    time."""
+    start, or, where it was at work and only took too long, for ten minutes, then for twice as long
+    each time."""
 
 
 class RetentionSettings(SettingsSection):

@@ -35,6 +35,9 @@ was lost too. Two looks of everybody; balance comes later."""
 AVAILABLE_S = 4.0
 """An instance whose tuner process has not looked for so long is in the middle of a long step: it is
 given nothing, and waiting for it would leave what is free with nobody."""
+GIVEN_S = 10.0
+"""A study that was given up is left to the others for so long, although the one that should have it
+is in a long step: taken back, it would be given up again."""
 SETTLED_S = 5.0
 """A study that was taken less than so long ago is not given up."""
 
@@ -123,6 +126,7 @@ class StudyPlacement:
     held: set[str] = field(default_factory=set)
     """Studies that it holds, as of the last look."""
     _held_since: dict[str, float] = field(default_factory=dict)
+    _given_at: dict[str, float] = field(default_factory=dict)
     _looked_at: float = float("-inf")
 
     def look(self, studies: Collection[str]) -> Collection[str]:
@@ -146,7 +150,8 @@ class StudyPlacement:
         settled = {study for study, at in self._held_since.items() if self.clock() - at > SETTLED_S}
         plan = plan_placement(self.owner, tuners, loads, holders, settled)
         overdue = (study for study, lease in known.items() if lease.free_s > OVERDUE_S)
-        for study in dict.fromkeys([*plan.take, *sorted(holders.keys() & overdue)]):
+        free = dict.fromkeys([*plan.take, *sorted(holders.keys() & overdue)])
+        for study in [study for study in free if not self._has_just_given(study)]:
             with self.store.transaction() as tx:
                 epoch = tx.take_lease(study_lease(study), self.owner, LEASE_S, wait=False)
             if epoch is not None:
@@ -165,6 +170,7 @@ class StudyPlacement:
         """Leave a study to others at once."""
         with self.store.transaction() as tx:
             tx.release_leases(self.owner, [study_lease(study)])
+        self._given_at[study] = self.clock()
         self.lost(study)
 
     def lost(self, study: str) -> None:
@@ -178,6 +184,9 @@ class StudyPlacement:
         with self.store.transaction() as tx:
             tx.release_leases(self.owner, [study_lease(study) for study in self.held])
         self._hold(set())
+
+    def _has_just_given(self, study: str) -> bool:
+        return self.clock() - self._given_at.get(study, float("-inf")) < GIVEN_S
 
     def _hold(self, studies: set[str]) -> None:
         for study in studies - self.held:

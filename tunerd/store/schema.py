@@ -108,7 +108,11 @@ def _build_large_indexes(database: Database) -> None:
             if valid is False:
                 connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {index.name}")
             if not valid:
-                log.info("index %s is built; who writes need not wait for it", index.name)
+                log.info(
+                    "index %s is being built, which waits for transactions now open; "
+                    "who writes need not wait",
+                    index.name,
+                )
                 connection.exec_driver_sql(f"CREATE INDEX CONCURRENTLY {index.name} ON {index.on}")
 
 
