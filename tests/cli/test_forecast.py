@@ -11,6 +11,7 @@ from tests.empty_store import empty_store
 from tests.stages.test_signals import TEXT, busy
 from tests.stages.tuning import Lines
 from tunerd.core.decisions.context_state import ContextState
+from tunerd.core.forecasting.rhythm import ContextForecast
 from tunerd.core.study_file import parse_study
 from tunerd.stages.forecast import ForecastStage
 from tunerd.store import ContextRow, open_store
@@ -70,33 +71,42 @@ def test_what_to_launch_at_a_time_to_come(foreseen: datetime, tunerd: Tunerd) ->
     assert "no plan of this context reaches" in beyond.err
 
 
-def test_contexts_that_come_by_the_hour_of_the_week_are_listed(
+def test_contexts_that_are_foreseen_are_listed_however_many_come_daily(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunerd: Tunerd
 ) -> None:
     url = f"sqlite:///{tmp_path}/tunerd.sqlite"
     monkeypatch.setenv("TUNERD_STORE__URL", url)
     monkeypatch.chdir(tmp_path)
     now, study = datetime.now(UTC), parse_study(TEXT)
-    weekly, daily = ContextState({"service": "weekly"}), ContextState({"service": "once"})
-    for week in (1, 2, 3):
-        weekly.rhythm.add(now + timedelta(hours=5) - timedelta(weeks=week))
-    daily.rhythm.add(now - timedelta(weeks=1))
+    weekly, larger = ContextState({"service": "weekly"}), ContextState({"service": "larger"})
+    comes_at = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=5)
+    until = now + timedelta(hours=29)
+    weekly.foreseen = ContextForecast(now, comes_at, until, 0.3, "rhythm")
+    larger.foreseen = ContextForecast(now, None, until, None, "growth")
+    missed = ContextState({"service": "missed"})
+    missed.foreseen = ContextForecast(now, now, now, 0.9, "rhythm")
+    daily = [ContextState({"service": f"daily{i}"}) for i in range(60)]
+    for state in daily:
+        for day in range(1, 30):
+            state.rhythm.add(comes_at - timedelta(days=day))
     with open_store(url) as store:
-        store.publish_generation("web", study.content_hash, TEXT, "test", now)
+        text = TEXT + "[forecast]\ngrowth = true\n"
+        store.publish_generation("web", parse_study(text).content_hash, text, "test", now)
         rows = [
             ContextRow(study.context_key(state.context), state.dump(), now, -1)
-            for state in (weekly, daily)
+            for state in (weekly, larger, missed, *daily)
         ]
         with store.transaction() as tx:
             tx.save_context_states("web", rows)
     said = tunerd("forecast", "web")
     assert said.code == 0, said.err
     assert "contexts to come" in said.out
-    (line,) = [line for line in said.out.splitlines() if "service=" in line]
-    comes_at = now + timedelta(hours=5)
-    for text in (f"{comes_at:%a %H}:00", "service=weekly", "nothing yet", "%"):
+    line, other = [line for line in said.out.splitlines() if "service=" in line]
+    for text in (f"{comes_at:%a %Y-%m-%d %H}:00 UTC", "service=weekly", "nothing yet", "30%"):
         assert text in line
-    (context,) = tunerd("forecast", "web", "--json").json["contexts"]
+    for text in ("at a time unknown", "service=larger"):
+        assert text in other
+    context, _ = tunerd("forecast", "web", "--json").json["contexts"]
     assert (context["key"], context["why"]) == (study.context_key(weekly.context), "rhythm")
     off = TEXT + "[forecast]\nrhythm = false\n"
     with open_store(url) as store:

@@ -100,6 +100,21 @@ def test_what_comes_weekly_is_recommended_for_before_its_first_job(
     assert weeks.saved().foreseen is None
 
 
+def test_what_comes_as_it_grows_old_is_not_withdrawn_between_two_looks(
+    tuning: Tuning, heard: Heard
+) -> None:
+    made = Weeks(tuning)
+    tuning.settings = TuneSettings(active_days=7.0)
+    made.tune = tuning.start()
+    made.pass_(2)  # the latest job of the rare context is seven days old
+    revision = tuning.rows()[tuning.key(RARE)].revision
+    tuning.run(made.tune)
+    assert made.state == State.ACTIVE
+    tuning.run(made.tune, seconds=FORESEE_EVERY_S)
+    assert tuning.rows()[tuning.key(RARE)].revision == revision
+    assert outcomes(heard) == {"foreseen": 1}
+
+
 def test_nothing_is_foreseen_where_the_study_does_not_want_it(tuning: Tuning) -> None:
     for line in ("rhythm = false", "ahead = false"):
         quiet = Weeks(tuning, line)

@@ -13,6 +13,7 @@ from tests.ui.test_api import held_to_the_schema
 from tests.ui.world import EVIL, World
 from tunerd.cli import run
 from tunerd.core.decisions.context_state import ContextState
+from tunerd.core.forecasting.rhythm import ContextForecast
 
 PATH = "/studies/toy/forecast"
 WAIT = {"wait": [1.25, 2.0, 3.75, 1.0, 5.0]}
@@ -90,8 +91,8 @@ def test_contexts_that_come_by_the_hour_of_the_week_are_shown(
         row = store.context_state("toy", "toy|n=8")
         assert row is not None
         state = ContextState.load(row.state)
-        for week in (1, 2, 3):
-            state.rhythm.add(now + timedelta(hours=5) - timedelta(weeks=week))
+        comes_at = datetime(2027, 3, 1, 6, tzinfo=UTC)
+        state.foreseen = ContextForecast(now, comes_at, now + timedelta(days=1), 0.9, "rhythm")
         with store.transaction() as tx:
             tx.save_context_states("toy", [replace(row, state=state.dump())])
     with serving(own) as site:
@@ -99,6 +100,7 @@ def test_contexts_that_come_by_the_hour_of_the_week_are_shown(
     held_to_the_schema("/studies/{study}/forecast", told)
     assert [context["key"] for context in told["contexts"]] == ["toy|n=8"]
     assert "Contexts to come" in page
+    assert "Mon 2027-03-01 06:00" in page
     assert "/studies/toy/contexts/n=8" in page
     assert run(["forecast", "toy", "--json", "--settings", str(own.settings)]) == 0
     (said,) = json.loads(capsys.readouterr().out)["contexts"]

@@ -40,7 +40,7 @@ WIDTH = 40
 @json_option
 def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
     """Say what the signals of STUDY will be, which contexts that brings, and what came of the hours
-    before. Say also which contexts come by the weekday and hour of the jobs that came.
+    before. Say also which contexts without recent jobs are foreseen from the study's own jobs.
 
     Reads what the daemon planned last; it plans every five minutes.
     """
@@ -60,8 +60,8 @@ def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
     if view.made_at is None:
         click.echo(
             f"{study} has no forecast: its context has no feature with a `signal`, no daemon has"
-            " run since, or no point of the signal has come in. No context comes by the hours of"
-            " the week at which its jobs came."
+            " run since, or no point of the signal has come in. No context is foreseen by the"
+            " study's own jobs either."
         )
         return
     click.echo(f"{study}, planned at {view.made_at:%Y-%m-%d %H:%M} UTC")
@@ -79,10 +79,11 @@ def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
 def _show_contexts(study: str, contexts: Sequence["ContextToCome"]) -> None:
     click.echo(f"{study}, contexts to come by the study's own jobs")
     for context in contexts:
-        when = "larger  " if context.comes_at is None else f"{context.comes_at:%a %H:%M}"
+        at = context.comes_at
+        when = "at a time unknown" if at is None else f"{at:%a %Y-%m-%d %H:%M} UTC"
         chance = "" if context.probability is None else f"{context.probability:.0%}"
         name, state = context.key.partition("|")[2], context.recommended or "nothing yet"
-        click.echo(f"  {when:9} {chance:>4}  {name}  {state}")
+        click.echo(f"  {when:24} {chance:>4}  {name}  {state}")
 
 
 def _show(signal: "SignalPlan", hours: int) -> None:

@@ -62,6 +62,9 @@ class CarryOver:
             before, unread = ContextState.load_other(saved)
             key = succession.heirs[former_key]
             lost += [(former_key, NOT_READ[part]) for part in unread if part in NOT_READ]
+            goes_on = before.foreseen is not None and succession.passes_on(former_key, key)
+            if before.last_job_at is None and not goes_on:
+                before.campaign = None  # nobody but the forecast wanted it
             wanted = before.asked_at is not None or before.campaign is not None
             if key not in self.contexts and wanted and not before.evidence.jobs:
                 self.contexts[key] = ContextState(self.study.clean_context(before.context))

@@ -1,13 +1,13 @@
 """What a study's signals will be, what is planned on that, and what came: as the daemon kept it.
-And which contexts are to come by the rhythm of the study's own jobs."""
+And which contexts are to come by the study's own jobs, as the daemon foresaw it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 
 from tunerd.core.decisions.context_state import UNREADABLE
-from tunerd.core.forecasting.rhythm import ContextForecast, JobRhythm, contexts_to_come
+from tunerd.core.forecasting.rhythm import ContextForecast
 from tunerd.core.observation import Scalar
 from tunerd.core.study_file import parse_study
 from tunerd.errors import CorruptDataError, MisconfiguredError
@@ -22,9 +22,6 @@ __all__ = [
     "StudyForecast",
     "study_forecast",
 ]
-
-MOST_CONTEXTS = 50
-"""Contexts to come that are shown, the most probable."""
 
 
 class ForecastBand(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,15 +133,14 @@ class StudyForecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _PastOfContext(msgspec.Struct):
-    """What of a context's saved state is read here; a tunerd before this one kept neither."""
+    """What of a context's saved state is read here; a tunerd before this one kept none of it."""
 
-    rhythm: Any = None
     foreseen: Any = None
 
 
 def study_forecast(store: Store, study: str, now: datetime) -> StudyForecast:
     """What is kept of a study's forecasts, with what is recommended in each hour's context; and
-    which contexts come by themselves within the study's horizon."""
+    which contexts are foreseen by the study's own jobs, and not missed by ``now``."""
     kept, contexts = store.forecast_plan(study), _contexts(store, study, now)
     if kept is None:
         return StudyForecast(study=study, made_at=None, feature=None, signals=[], contexts=contexts)
@@ -185,20 +181,17 @@ def _contexts(store: Store, name: str, now: datetime) -> list[ContextToCome]:
         return []  # of another version, or damaged: the daemon says so
     if not options.ahead:
         return []
-    rhythms, ahead = {}, dict[str, ContextForecast]()
+    contexts = []
     for key, past in parts.items():
+        if past.foreseen is None:
+            continue
         try:
-            if past.rhythm is not None and options.rhythm:
-                rhythms[key] = JobRhythm.load(past.rhythm)
-            if past.foreseen is not None:
-                ahead[key] = ContextForecast.load(past.foreseen)
+            forecast = ContextForecast.load(past.foreseen)
         except UNREADABLE:
             continue
-    horizon = timedelta(hours=options.horizon_hours)
-    likely = contexts_to_come(rhythms.items(), now, horizon, options.min_probability, MOST_CONTEXTS)
-    grown = {key: forecast for key, forecast in ahead.items() if forecast.why == "growth"}
-    contexts = []
-    for key, forecast in {**likely, **grown}.items():
+        wanted = options.growth if forecast.why == "growth" else options.rhythm
+        if not wanted or forecast.until <= now:
+            continue
         row = store.recommendation(name, key)
         contexts.append(
             ContextToCome(

@@ -285,15 +285,16 @@ class TuneStage:
             books.looked_at = started
             self._close_overdue(books)
             self._carry_out(commands, books, changes)
+            now = self.now()  # before who is active is told: none of them has outlived then
             if books.ended:
                 books.due, books.ahead = [], []
             else:
                 active = self._active(books)
                 books.look(active, changes.urgent, fresh)
-                self._foresee(books, active)
+                self._foresee(books, active, now)
             changes.lapsed = self.store.recommendations(row.name, renew_before=self.now())
-            changes.outlived = books.outlived(self.now())
-            changes.forgotten = books.only_asked(self.now())
+            changes.outlived = books.outlived(now)
+            changes.forgotten = books.only_asked(now)
         self._take_up(asked, books, changes)
         searched_s = self._answer(books, changes)
         if not asked and not self._importing(row, books, observations):
@@ -438,11 +439,12 @@ class TuneStage:
                 break
         return self.clock() - started
 
-    def _foresee(self, books: StudySession, active: Sequence[str]) -> None:
-        """See which contexts come, now and then, and which of them wait for a search."""
-        if self.clock() - books.foresaw_at >= FORESEE_EVERY_S:
+    def _foresee(self, books: StudySession, active: Sequence[str], now: datetime) -> None:
+        """See which contexts come, now and then and before any is withdrawn, and which of them wait
+        for a search."""
+        if self.clock() - books.foresaw_at >= FORESEE_EVERY_S or books.outlived(now):
             books.foresaw_at = self.clock()
-            if fresh := books.foresee(active, self.now()):
+            if fresh := books.foresee(active, now):
                 self.log.info("contexts ahead", study=books.study.name, foreseen=len(fresh))
         books.ahead = books.tuner.due(set(books.tuner.ahead).difference(active))
 

@@ -120,3 +120,19 @@ def test_a_context_is_foreseen_if_some_hour_of_the_horizon_is_probable(
         assert made.probability(forecast.comes_at) >= least
         assert now.replace(minute=0) <= forecast.comes_at < now + timedelta(hours=horizon)
         assert forecast.until > forecast.comes_at
+
+
+def test_only_hours_near_jobs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    whole = JobRhythm._probability
+
+    def counted(rhythm: JobRhythm, hour: int) -> float:
+        looks.append(hour)
+        return whole(rhythm, hour)
+
+    monkeypatch.setattr(JobRhythm, "_probability", counted)
+    assert weekly(4).within(MONDAY + 4 * WEEK - DAY, 14 * DAY, 0.1) is not None
+    assert len(looks) == 6  # three around each of two Mondays
+    looks.clear()
+    assert weekly(4).within(MONDAY + (WEEKS + 5) * WEEK, 14 * DAY, 0.1) is None
+    assert not looks

@@ -120,7 +120,7 @@ class ContextState:
             renamed=state["renamed"],
             declined=state["declined"],
             watched=ContextMonitor.load(state["watched"]),
-            rhythm=JobRhythm.load(state["rhythm"]) if "rhythm" in state else JobRhythm(),
+            rhythm=_rhythm(state),
             foreseen=None if foreseen is None else ContextForecast.load(foreseen),
         )
 
@@ -141,6 +141,13 @@ class ContextState:
             else:
                 read[part] = state[part]
         return cls.load(read), sorted(unread)
+
+
+def _rhythm(state: Mapping[str, Any]) -> JobRhythm:
+    """A tunerd before this one noted no hours: its jobs count as from long ago, for what grows."""
+    if "rhythm" in state:
+        return JobRhythm.load(state["rhythm"])
+    return JobRhythm(first=None if state["last_job_at"] is None else 0)
 
 
 def _text(at: datetime | None) -> str | None:

@@ -19,7 +19,7 @@ from tunerd.core.study import Study
 __all__ = ["MOST_AHEAD", "Foresight"]
 
 MOST_AHEAD = 50
-"""Contexts of a study that are foreseen at a time."""
+"""Contexts of a study that are foreseen at a time by its rhythm, and as many by what grows."""
 
 
 @dataclass(slots=True)
@@ -50,31 +50,32 @@ class Foresight:
             for key, step in grown.items()
         }
         for key, forecast in {**self._by_rhythm(now, active), **growth}.items():
-            if key not in standing:
-                if len(standing) >= MOST_AHEAD:
+            if key not in self.contexts or self.contexts[key].foreseen is None:
+                if standing[forecast.why] >= MOST_AHEAD:
                     continue
                 if key not in self.contexts:
                     self.contexts[key] = self._begin(grown[key].context)
-                standing.add(key)
+                standing[forecast.why] += 1
                 self.fresh.append(key)
                 self.outcomes["foreseen"] += 1
             self._note(key, forecast)
 
-    def _settle(self, now: datetime) -> set[str]:
-        """Whether what was foreseen came; what still may come."""
-        standing = set()
+    def _settle(self, now: datetime) -> Counter[str]:
+        """Whether what was foreseen came; of how many it still may be, by why."""
+        standing = Counter[str]()
         for key, state in self.contexts.items():
             if (forecast := state.foreseen) is None:
                 continue
             came = state.last_job_at is not None and state.last_job_at >= forecast.since
             if not came and now < forecast.until and self._wants(forecast.why):
-                standing.add(key)
+                standing[forecast.why] += 1
                 continue
             if came or now >= forecast.until:
                 self.outcomes["came" if came else "missed"] += 1
             state.foreseen = None
-            if state.alive_at is None:
-                state.campaign = None  # nobody but this forecast wanted it
+            if state.last_job_at is None and state.campaign is not None:
+                state.campaign = None  # nobody but this forecast wanted it …
+                state.waiting_since = max(state.searched, 1)  # … and its round is out
             self.changed.add(key)
         return standing
 

@@ -66,10 +66,13 @@ class JobRhythm:
     def within(self, now: datetime, horizon: timedelta, least: float) -> "ContextForecast | None":
         """The hours from now to the horizon at which a job begins with a probability of ``least``
         at least; None where there is no such hour."""
-        if sum(weeks.bit_count() for weeks in self.hours.values()) < LEAST_WEEKS:
-            return None  # most contexts of a large study
         hour = _hour(now)
-        hours = range(hour, hour + max(1, round(horizon / _HOUR)))
+        if (
+            hour // WEEK_H - self.week > WEEKS
+            or sum(weeks.bit_count() for weeks in self.hours.values()) < LEAST_WEEKS
+        ):
+            return None  # most contexts of a large study
+        hours = self._with_jobs(hour, hour + max(1, round(horizon / _HOUR)))
         likely = {at: chance for at in hours if (chance := self._probability(at)) >= least}
         if not likely:
             return None
@@ -83,6 +86,11 @@ class JobRhythm:
             probability=max(likely.values()),
             why="rhythm",
         )
+
+    def _with_jobs(self, begin: int, end: int) -> Iterable[int]:
+        """Those hours of a span at which, or beside which, a job began in an earlier week."""
+        near = {(hour + beside - begin) % WEEK_H for hour in self.hours for beside in (-1, 0, 1)}
+        return (at for ahead in near for at in range(begin + ahead, end, WEEK_H))
 
     def _probability(self, hour: int) -> float:
         if self.first is None:
