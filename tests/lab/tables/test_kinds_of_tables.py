@@ -478,3 +478,32 @@ def test_names_of_what_servers_and_stores_count(name: str, tmp_path: Path) -> No
     rng = random.Random(5)
     rows = [row | {name: rng.randint(40, 90)} for row in rows]
     assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("metric", "objective")
+
+
+@pytest.mark.parametrize("contexts", [True, False])
+def test_settings_drawn_at_random_are_no_measurements_whatever_stands_beside(
+    contexts: bool, tmp_path: Path
+) -> None:
+    """The same number of draws for each benchmark on each machine; or by chance each combination
+    of some settings as often as any other."""
+    choices = {"spin": [0, 10, 20, 40], "eager_kb": [4, 8, 16, 32, 64, 128], "pool": [1, 2, 3, 4, 6],
+               "style": ["a", "b", "c"], "polls": [0, 1], "rx": [600, 700, 900]}  # fmt: skip
+    given = {"benchmark": ["bt", "cg", "lu"], "machine": ["skx", "rome"]} if contexts else {}
+    for seed in range(12):
+        rng = random.Random(seed)
+        rows = [
+            {**g, **{name: rng.choice(values) for name, values in choices.items()},
+             "time_s": rng.uniform(70, 90)}
+            for g in grid(**given) for _ in range(6 if contexts else 36)
+        ]  # fmt: skip
+        found = roles(guessed(rows, tmp_path / "jobs.csv"))
+        assert {found[name] for name in choices} <= {"parameter", "context"}, (seed, found)
+
+
+def test_a_setting_of_three_values_beside_a_full_grid_is_no_measurement(tmp_path: Path) -> None:
+    rows = [
+        {**g, "interp_t": RNG.choice([5, 6, 8]), "time_s": near(9.0)}
+        for g in grid(coarsening=["a", "b", "c"], threshold=[0.25, 0.5, 0.75], relax=["x", "y", "z"])
+    ]
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found["interp_t"] in ("parameter", "context"), found

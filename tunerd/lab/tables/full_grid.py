@@ -13,7 +13,7 @@ import numpy as np
 from tunerd.core.arrays import IntArray
 from tunerd.lab.tables.profile import ColumnProfile
 
-__all__ = ["came_out", "full_grid"]
+__all__ = ["came_out", "full_grid", "goes_its_own_way"]
 
 FEWEST = 6
 """Combinations below which a grid is chance."""
@@ -22,6 +22,8 @@ MOST_VALUES = 64
 """Values of one setting of a grid."""
 FULL = 0.9
 """Share of the combinations that must be there: some run is always missing."""
+FEW = 12
+"""Values that people choose from."""
 
 
 def full_grid(columns: Sequence[ColumnProfile]) -> tuple[ColumnProfile, ...]:
@@ -39,11 +41,18 @@ def full_grid(columns: Sequence[ColumnProfile]) -> tuple[ColumnProfile, ...]:
     return tuple(grid) if telling else ()
 
 
+def goes_its_own_way(column: ColumnProfile, grid: Sequence[ColumnProfile]) -> bool:
+    """Whether a column of a few values follows from no grid: then more was varied than its settings,
+    and the grid is one of contexts, or there by chance."""
+    few = 1 < column.distinct <= FEW and 3 * column.distinct <= column.present
+    return few and column not in grid and not _follows(column, grid)
+
+
 def _is_balanced(columns: Sequence[ColumnProfile], rows: int) -> bool:
     """Whether nearly all combinations occur, each as often as any other."""
     cells = math.prod(column.distinct for column in columns)
     counts = _counts([column.codes for column in columns])
-    return len(counts) >= FULL * cells and int(counts.max()) <= math.ceil(rows / (FULL * cells))
+    return len(counts) >= FULL * cells and rows >= FULL * cells * int(counts.max())
 
 
 def _counts(codes: Sequence[IntArray]) -> IntArray:
@@ -56,6 +65,8 @@ def came_out(column: ColumnProfile, grid: Sequence[ColumnProfile]) -> bool:
     setting or for each combination of some, and is none of an incomplete grid itself."""
     if not grid or column in grid or column.distinct < 3:
         return False
+    if 2 * column.distinct <= column.present and column.distinct <= FEW:
+        return False  # somebody chose from them
     counts = set(column.counts.values())
     if len(counts) == 1 and column.distinct < column.present:
         return False  # each value equally often: somebody planned it

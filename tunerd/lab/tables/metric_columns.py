@@ -11,7 +11,7 @@ from tunerd.core.arrays import BoolArray
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.events.quantities import SPREAD
 from tunerd.lab.tables.column_names import ColumnName, read_name
-from tunerd.lab.tables.full_grid import came_out, full_grid
+from tunerd.lab.tables.full_grid import came_out, full_grid, goes_its_own_way
 from tunerd.lab.tables.metadata_columns import meaning
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.rates import rate_of
@@ -28,6 +28,8 @@ __all__ = [
     "shape_of",
 ]
 
+A_GUESS = 0.8
+"""A margin with which a person is asked."""
 FEW = 12
 """Values that people choose from. More, in numbers that follow no grid, come out of a clock."""
 
@@ -145,17 +147,32 @@ def _came_out(
     ]
     settings.sort(key=lambda column: (_chosen(names[column.name]) < 2, column.place))
     grid = full_grid(settings)
+    set_by_hand = [c for c in settings if margins.get(c.name, (-1.0,))[0] < 0]
+    brought = all(_is_brought(names[setting.name]) for setting in grid)
+    if brought or any(goes_its_own_way(column, grid) for column in set_by_hand):
+        return {}
+    named = [c.place for c in profile.columns if margins.get(c.name, (0.0,))[0] >= 2]
+    first = min(named, default=len(profile.columns))
     shown = ", ".join(setting.name for setting in grid)
     planned = {
         setting.name: (-2.0, f"is one of the settings of a full grid, {shown}"[:160])
         for setting in grid
         if margins.get(setting.name, (0.0,))[0] > 0 and setting.distinct <= FEW
     }
-    return planned | {
-        name: (max(margin, 2.5), f"differs from run to run of a full grid of {shown}"[:160])
+    why = f"differs from run to run of a full grid of {shown}"[:160]
+    outcomes = [
+        profile.column(name)
         for name, (margin, _) in margins.items()
         if margin < 2.5 and _chosen(names[name]) < 3 and came_out(profile.column(name), grid)
-    }
+    ]
+    # Before all that was measured stands what was set: it is a guess there.
+    least = {c.name: 2.5 if c.place > first else A_GUESS for c in outcomes}
+    return planned | {name: (max(margins[name][0], margin), why) for name, margin in least.items()}
+
+
+def _is_brought(name: ColumnName) -> bool:
+    """Whether a name is of what a job brings."""
+    return name.weight("context") > name.weight("parameter")
 
 
 def _certain(column: ColumnProfile, margin: tuple[float, str]) -> tuple[float, str]:
