@@ -12,6 +12,7 @@ from tests.lab.tables.test_guess import guessed, roles
 from tunerd.errors import MisconfiguredError
 from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.files import TableRow, open_table
+from tunerd.lab.tables.metadata_columns import meaning
 
 RNG = random.Random(11)
 
@@ -507,3 +508,82 @@ def test_a_setting_of_three_values_beside_a_full_grid_is_no_measurement(tmp_path
     ]
     found = roles(guessed(rows, tmp_path / "jobs.csv"))
     assert found["interp_t"] in ("parameter", "context"), found
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("synchronous_commit", ["on", "off", "local"]),
+        ("cacheline_size", [64, 128]),
+        ("num_ports", [1, 2, 4]),
+        ("sweeps", [1, 2, 3]),
+        ("index_level", [1, 2, 3]),
+        ("coll_id", [1, 2, 3, 5]),
+        ("link", ["nvl", "ib", "eth"]),
+        ("trace", ["t1", "t2"]),
+        ("env_id", ["Hopper-v4", "HalfCheetah-v4", "Walker2d-v4"]),
+        ("max_latency_ms", [100, 500]),
+    ],
+)
+def test_few_values_are_set_even_where_their_name_is_of_labels(
+    name: str, values: list[Any], tmp_path: Path
+) -> None:
+    rows = _drawn(model=["a", "b"], **{name: values}, tile=[8, 16], gbps=90.0, p95_ms=30.0)
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("parameter", "context")
+
+
+@pytest.mark.parametrize("name", ["seed", "fold", "experiment_id", "run_id", "user_id"])
+def test_few_values_that_tell_repeats_apart_are_none(name: str, tmp_path: Path) -> None:
+    rows = _drawn(model=["a", "b"], **{name: [1, 2, 3]}, tile=[8, 16], gbps=90.0)
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("label", "user", "job_id")
+
+
+def test_what_the_command_time_says(tmp_path: Path) -> None:
+    rows = _drawn(jobs=[1, 4, 8], linker=["lld", "bfd"], real=90.0, user=140.0, sys=9.0)
+    for row in rows:
+        row |= {n: f"{int(row[n] // 60)}m{row[n] % 60:.3f}s" for n in ("real", "user", "sys")}
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    found = roles(guesses)
+    assert (guesses.objective.column.name, guesses.goal) == ("real", "minimize")
+    assert (found["user"], found["sys"]) == ("metric", "metric")
+
+
+def test_a_switch_does_not_follow_from_what_it_switches(tmp_path: Path) -> None:
+    """Also where the columns are read in the other order."""
+    rows = _drawn(finline=[0, 1], inline_threshold=[150, 225, 500], funroll=[0, 1], speedup=1.1)
+    for row in rows:
+        row |= {} if row["finline"] else {"inline_threshold": None}
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert (found["finline"], found["inline_threshold"]) == ("parameter", "parameter")
+
+
+def test_the_degree_of_a_graph_is_tuned_beside_its_searches(tmp_path: Path) -> None:
+    rows = _drawn(dataset=["sift", "glove"], M=[8, 16, 32], efConstruction=[100, 200], qps=900.0)
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))["M"] == "parameter"
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("Estado", "correcto", "fallo"),
+        ("État", "réussi", "échec"),
+        ("Zustand", "erfolgreich", "fehlgeschlagen"),
+        ("Estado", "concluído", "falha"),
+        ("Stato", "completato", "errore"),
+        ("状态", "成功", "失败"),
+        ("結果", "正常", "エラー"),
+        ("Состояние", "успешно", "ошибка"),
+    ],
+)
+def test_how_jobs_ended_in_other_languages(name: str, good: str, bad: str, tmp_path: Path) -> None:
+    rows = [row | {name: bad if n % 7 == 3 else good} for n, row in enumerate(
+        _drawn(threads=[1, 2, 4], schedule=["a", "b"], time_s=90.0)
+    )]  # fmt: skip
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] == "status"
+    assert (meaning(good), meaning(bad)) == ("succeeded", "failed")
+
+
+def test_efficiencies_as_seff_writes_them_are_measured(tmp_path: Path) -> None:
+    rows = _drawn(nodes=[1, 2], tasks_per_node=[8, 16], CPUEff=80.0, MemEff=30.0, Elapsed=900.0)
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert (found["CPUEff"], found["MemEff"]) == ("metric", "metric")

@@ -205,10 +205,18 @@ def following(
             if other != place and other_column.name not in rules
         ]
         others.sort(key=lambda other: among[other].name not in tuned)  # what is tuned first
+        others = [other for other in others if not _switches(column, among[other])]
         rule = _fixed_by(place, others[:MOST], among, rows, names, tuned)
         if rule is not None and not (column.name in tuned and _is_part(rule)):
             rules[column.name] = rule
     return rules
+
+
+def _switches(column: ColumnProfile, other: ColumnProfile) -> bool:
+    """Whether a column says no more than whether another has a value: that is the switch of it."""
+    there = other.codes >= 0
+    off, on = set(column.codes[~there].tolist()), set(column.codes[there].tolist())
+    return column.distinct == 2 and len(off) == len(on) == 1 and off != on
 
 
 def _is_part(rule: DerivationRule) -> bool:

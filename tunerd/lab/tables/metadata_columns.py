@@ -30,7 +30,23 @@ _MEANINGS: dict[JobStatus, str] = {
     "preempted": "evicted requeued spot_interrupted",
     "node_failure": "node_failed hardware_error hw_error lost",
 }
-_WORDS = {word: status for status, words in _MEANINGS.items() for word in words.split()}
+_ABROAD: dict[JobStatus, str] = {
+    "succeeded": "correcto correcta éxito exito exitoso terminado completado réussi reussi succès"
+    " succes terminé termine erfolg erfolgreich fertig abgeschlossen sucesso concluído concluido"
+    " successo riuscito completato 成功 完成 完了 正常 успех успешно завершено готово",
+    "failed": "fallo fallido fallida fallado échec echec échoué echoue erreur fehler"
+    " fehlgeschlagen abgebrochen gescheitert falha falhou erro fallito errore 失败 失敗 错误 エラー"
+    " 異常 异常 ошибка неудача сбой",
+    "cancelled": "cancelado cancelada annulé abgesagt annullato 取消 キャンセル отменено",
+    "timeout": "超时 タイムアウト",
+}
+"""The same in Spanish, French, German, Portuguese, Italian, Chinese, Japanese and Russian."""
+_WORDS = {
+    word: status
+    for meanings in (_MEANINGS, _ABROAD)
+    for status, words in meanings.items()
+    for word in words.split()
+}
 
 
 def meaning(word: str) -> JobStatus | None:
@@ -253,6 +269,8 @@ def _why_no_part(
         return "ignored", "its name is a secret's, and no study file should hold its values"
     if column.numeric and set(name.words) & USERS and "id" not in name.words:
         return None  # how many there were
+    if _is_setting(column, name):
+        return None
     aside = weight >= 5 and (column.kind == "bool" or name.leaf != column.name)
     if column.kind in ("float", "bool") and not aside:
         return None
@@ -270,6 +288,29 @@ def _why_no_part(
     return None
 
 
+_ALSO_SETTINGS = {"port", "line", "link", "trace", "level", "sweep", "id"}
+"""Words of labels that are as well of a number or a kind that is set: ports, cache lines, sweeps."""
+_IDS_OF_ROWS = {"job", "run", "trial", "task", "experiment", "app", "seed", "process"} | USERS
+
+
+def _is_setting(column: ColumnProfile, name: ColumnName) -> bool:
+    """Whether a label's name is of a few numbers or words, many rows each, as settings are."""
+    word_set = set(name.words)
+    few = 1 < column.distinct <= FEW_VALUES and 3 * column.distinct <= column.present
+    return (
+        few
+        and column.kind in ("int", "category")
+        and bool(word_set & _ALSO_SETTINGS)
+        and not word_set & _IDS_OF_ROWS
+        and not ("id" in word_set and name.weight("context") >= 1.5)
+        and all(len(str(value)) <= LONGEST_SETTING for value in column.counts)
+    )
+
+
+FEW_VALUES = 12
+"""Values that people choose from."""
+LONGEST_SETTING = 24
+"""Characters of a setting's value; longer ones are addresses and prose."""
 _MADE_FOR_MACHINES = {
     "addresses in the network": re.compile(
         r"[a-z][a-z0-9+.-]{1,12}://\S+|([0-9]{1,3}\.){3}[0-9]{1,3}(:[0-9]+)?|\S+@\S+\.\w+",

@@ -17,7 +17,7 @@ from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.rates import rate_of
 from tunerd.lab.tables.relations import determines, explained, grouped, same_gaps
 from tunerd.lab.tables.roles import ColumnGuess, Goal, sureness
-from tunerd.lab.tables.vocabulary import QUALITY, STATISTICS
+from tunerd.lab.tables.vocabulary import OUTCOMES, QUALITY, SENSORS, STATISTICS
 
 __all__ = [
     "find_measured",
@@ -83,6 +83,12 @@ def find_measured(
     bare = [c.name for c in open_ if _is_bare_statistic(names[c.name])]
     certain = {c.name for c in open_ if names[c.name].certainly_measured or _has_spread(c)}
     certain |= set(bare) if len(bare) > 1 else set()
+    leaves = {names[c.name].leaf.lower(): c.name for c in open_}
+    if leaves.keys() >= _OF_TIME:  # what the command ``time`` says
+        certain |= {leaves[leaf] for leaf in _OF_TIME}
+    limits = {c.name for c in open_ if _is_limit(c, names[c.name])}
+    certain -= limits
+    margins |= {name: (-2.0, "is a limit of a few values") for name in limits}
     margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if c.name in certain}
     results = _behind(profile, names, margins, known, certain)
     results |= _came_out(profile, names, margins, known, certain)
@@ -109,6 +115,16 @@ def find_measured(
                 column, name, "metric", sureness(margin), f"measured: {why}"
             )
     return guesses
+
+
+_OF_TIME = {"real", "user", "sys"}
+
+
+def _is_limit(column: ColumnProfile, name: ColumnName) -> bool:
+    """Whether a few values, many rows each, are of the most or the least that is put up with."""
+    few = column.distinct <= FEW and 10 * column.distinct <= column.present
+    taken = not (OUTCOMES | SENSORS).isdisjoint(name.words)
+    return few and not taken and not {"max", "min", "limit", "timeout"}.isdisjoint(name.words)
 
 
 def _has_spread(column: ColumnProfile) -> bool:

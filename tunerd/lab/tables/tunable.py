@@ -256,6 +256,9 @@ def _evidence(
     if allocated and set(name.words) & _RESOURCES and column.numeric and tuned < 3:
         margin += 4.0
         why.append("resources are chosen in this table")
+    if name.words == ("m",) and any(words(c.name)[:1] == ("ef",) for c in profile.columns):
+        margin += 4.0
+        why.append("of the graph that ef searches")
     if groups is not None and clear[column.name] == 0:
         share = varies_within(groups, column)
         if share is not None and share < 0.02:

@@ -80,7 +80,7 @@ CONTEXT = _weighed("""
 2: target, pattern, access pattern, io pattern, molecule, operation, operator, producer, consumer
 3: model filename, model file, model path, prompt
 3: budget, fidelity, rung, bracket, resource budget, training budget
-2: test, test name
+2: test, test name, trace
 2: topic, subscriber, mesh, deck, testcase, geometry, case, instrument, workload mix
 2: accelerator per node, partition total
 1: mpi rank, mpi process, process, core count, core, socket, server, host count, host type
@@ -140,7 +140,7 @@ PARAMETER = _weighed("""
 4: decomp, decomposition, decomposition method
 4: power budget, memory budget, token budget, max gradient norm, clip gradient norm
 4: use shared memory, bucket, fanout, compaction, memtable, bloom, block cache, write buffer
-4: write buffer size
+4: write buffer size, synchronous commit
 3: batch, cache, buffer, memory limit, cpu limit, limit, threshold, interval, timeout, ratio
 3: fraction, factor, depth, mode, granularity, enable, enabled, disable, disabled, use, with
 3: allow, tolerance, step per epoch, layer per stage, pool size, pool, window size, priority
@@ -212,6 +212,7 @@ MEASURES = _measures("""
 3 3 min: compile time, io time, compilation time, cpu time, forward time, backward time, bubble
 3 1 min: usr cpu, sys cpu, user cpu, system cpu
 3 5 min: clock time, running time
+2.5 6.9 min: real
 3 1 any: gradient norm, nan iteration, hog factor
 3 1 min: total gc, gc old, gc young, cpu user, cpu sys, cpu system, cpu iowait, cpu idle
 3 4 min: write amp, read amp, space amp, w amp, r amp
@@ -219,7 +220,7 @@ MEASURES = _measures("""
 3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
 3 3 min: transfer time, h2d, d2h, slowdown
 4 5.5 max: mfu, hfu
-2.5 4 max: utilization, occupancy, efficiency, hit rate, hit ratio, usage
+2.5 4 max: utilization, occupancy, efficiency, eff, hit rate, hit ratio, usage
 4 9 max: sypd
 4 5 min: chsy
 2 7 max: bandwidth, busbw, algbw, bus bandwidth, bandwidth gb s
