@@ -504,7 +504,9 @@ def test_settings_drawn_at_random_are_no_measurements_whatever_stands_beside(
 def test_a_setting_of_three_values_beside_a_full_grid_is_no_measurement(tmp_path: Path) -> None:
     rows = [
         {**g, "interp_t": RNG.choice([5, 6, 8]), "time_s": near(9.0)}
-        for g in grid(coarsening=["a", "b", "c"], threshold=[0.25, 0.5, 0.75], relax=["x", "y", "z"])
+        for g in grid(
+            coarsening=["a", "b", "c"], threshold=[0.25, 0.5, 0.75], relax=["x", "y", "z"]
+        )
     ]
     found = roles(guessed(rows, tmp_path / "jobs.csv"))
     assert found["interp_t"] in ("parameter", "context"), found
@@ -587,3 +589,43 @@ def test_efficiencies_as_seff_writes_them_are_measured(tmp_path: Path) -> None:
     rows = _drawn(nodes=[1, 2], tasks_per_node=[8, 16], CPUEff=80.0, MemEff=30.0, Elapsed=900.0)
     found = roles(guessed(rows, tmp_path / "jobs.csv"))
     assert (found["CPUEff"], found["MemEff"]) == ("metric", "metric")
+
+
+def test_what_differs_in_every_row_is_no_sure_parameter(tmp_path: Path) -> None:
+    """Whatever its name is of: a ratio, a depth, the number of compilations."""
+    rng = random.Random(4)
+    rows = [
+        row | {"ratio": rng.uniform(2, 3), "depth": rng.randint(60, 900), "nodes": rng.randint(9, 10**5),
+               "speed_mbps": rng.uniform(90, 99), "flush_count": rng.randint(9, 10**4),
+               "compile_s": rng.uniform(1, 2), "compactions": rng.randint(9, 900)}
+        for row in _drawn(codec=["lz4", "zstd"], level=[1, 3, 9], MaxGCPauseMillis=[50, 100, 200])
+    ]  # fmt: skip
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    found = {one.column.name: one for one in guesses.columns}
+    for name in ("ratio", "depth", "nodes", "compactions"):
+        assert found[name].unsure or found[name].role == "metric", found[name]
+    assert found["nodes"].role == "metric"
+    assert found["flush_count"].role == found["compile_s"].role == "metric"
+    for name in ("codec", "level", "MaxGCPauseMillis"):
+        assert (found[name].role, found[name].unsure) == ("parameter", False)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_search_draws_from_a_range_is_still_a_parameter(first: bool, tmp_path: Path) -> None:
+    """A result before the settings says nothing of what stands behind it."""
+    for seed in range(5):
+        rng = random.Random(seed)
+        rows = []
+        for _ in range(40):
+            result = {"throughput": rng.uniform(90, 99)}
+            settings = {
+                "learning_rate": 10 ** rng.uniform(-5, -2), "params.momentum": rng.uniform(0, 1),
+                "shared_buffers_mb": rng.randint(64, 16_000), "opt": rng.choice(["a", "b"]),
+            }  # fmt: skip
+            rows.append({**result, **settings} if first else {**settings, **result})
+        guesses = guessed(rows, tmp_path / "jobs.csv")
+        found = {one.column.name: one for one in guesses.columns}
+        names = ("learning_rate", "params.momentum", "shared_buffers_mb", "opt")
+        assert {found[name].role for name in names} == {"parameter"}, (seed, roles(guesses))
+        assert not found["learning_rate"].unsure
+        assert not found["params.momentum"].unsure

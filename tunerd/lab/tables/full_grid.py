@@ -60,12 +60,13 @@ def _counts(codes: Sequence[IntArray]) -> IntArray:
     return counts
 
 
-def came_out(column: ColumnProfile, grid: Sequence[ColumnProfile]) -> bool:
+def came_out(column: ColumnProfile, grid: Sequence[ColumnProfile], few: int = FEW) -> bool:
     """Whether a number was measured in each run of a full grid: it has no value for each value of a
-    setting or for each combination of some, and is none of an incomplete grid itself."""
+    setting or for each combination of some, and is none of an incomplete grid itself. Up to ``few``
+    values that half of the rows share are what people choose from."""
     if not grid or column in grid or column.distinct < 3:
         return False
-    if 2 * column.distinct <= column.present and column.distinct <= FEW:
+    if 2 * column.distinct <= column.present and column.distinct <= few:
         return False  # somebody chose from them
     counts = set(column.counts.values())
     if len(counts) == 1 and column.distinct < column.present:

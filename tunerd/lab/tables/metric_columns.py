@@ -17,6 +17,7 @@ from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.rates import rate_of
 from tunerd.lab.tables.relations import determines, explained, grouped, same_gaps
 from tunerd.lab.tables.roles import ColumnGuess, Goal, sureness
+from tunerd.lab.tables.own_values import is_drawn, is_own_valued
 from tunerd.lab.tables.vocabulary import OUTCOMES, QUALITY, SENSORS, STATISTICS
 
 __all__ = [
@@ -86,6 +87,9 @@ def find_measured(
     leaves = {names[c.name].leaf.lower(): c.name for c in open_}
     if leaves.keys() >= _OF_TIME:  # what the command ``time`` says
         certain |= {leaves[leaf] for leaf in _OF_TIME}
+    for column in open_:
+        if names[column.name].words == ("node",) and is_own_valued(column):
+            margins[column.name] = A_GUESS, "nobody runs on as many numbers of nodes: of a search"
     limits = {c.name for c in open_ if _is_limit(c, names[c.name])}
     certain -= limits
     margins |= {name: (-2.0, "is a limit of a few values") for name in limits}
@@ -163,12 +167,15 @@ def _came_out(
     ]
     settings.sort(key=lambda column: (_chosen(names[column.name]) < 2, column.place))
     grid = full_grid(settings)
-    set_by_hand = [c for c in settings if margins.get(c.name, (-1.0,))[0] < 0]
+    named = [c.place for c in profile.columns if margins.get(c.name, (0.0,))[0] >= 2]
+    first = min(named, default=len(profile.columns))
+    last = max((setting.place for setting in grid), default=-1)
+    set_by_hand = [
+        c for c in settings if margins.get(c.name, (-1.0,))[0] < 0 and c.place < max(first, last)
+    ]
     brought = all(_is_brought(names[setting.name]) for setting in grid)
     if brought or any(goes_its_own_way(column, grid) for column in set_by_hand):
         return {}
-    named = [c.place for c in profile.columns if margins.get(c.name, (0.0,))[0] >= 2]
-    first = min(named, default=len(profile.columns))
     shown = ", ".join(setting.name for setting in grid)
     planned = {
         setting.name: (-2.0, f"is one of the settings of a full grid, {shown}"[:160])
@@ -179,7 +186,11 @@ def _came_out(
     outcomes = [
         profile.column(name)
         for name, (margin, _) in margins.items()
-        if margin < 2.5 and _chosen(names[name]) < 3 and came_out(profile.column(name), grid)
+        if margin < 2.5
+        and _chosen(names[name]) < 3
+        and came_out(
+            profile.column(name), grid, FEW if profile.column(name).place < first else FEW // 2
+        )
     ]
     # Before all that was measured stands what was set: it is a guess there.
     least = {c.name: 2.5 if c.place > first else A_GUESS for c in outcomes}
@@ -244,13 +255,16 @@ def _behind(
     named = [
         c.place
         for c in profile.columns
-        if names[c.name].weight("measured") >= 1.5 and c.name in margins
+        if names[c.name].weight("measured") >= 1.5 and margins.get(c.name, (-1.0,))[0] >= 0
     ]
     settings = [
         column.place
         for column in profile.columns
         if column.name in inputs
-        or (column.name not in known and (_chosen(names[column.name]) >= 3 or not column.numeric))
+        or (
+            column.name not in known
+            and (not column.numeric or (_chosen(names[column.name]) >= 3 and not _is_many(column)))
+        )
     ]
     if not named or not settings:
         return {}
@@ -260,6 +274,16 @@ def _behind(
         column = profile.column(name)
         weight = max(names[name].weight("measured"), _chosen(names[name]) - 2)
         silent = weight <= 0 and name not in certain
+        behind = column.place > first and max(settings) < first
+        if (
+            not silent
+            and behind
+            and margin < 2
+            and _is_many(column)
+            and not is_drawn(column, names[name])
+        ):
+            counted = _counts_something(column, names[name])
+            moved[name] = (2.5 if counted else A_GUESS), f"{why}; stands behind what was measured"
         if not silent or column.kind == "bool" or column.distinct <= FEW:
             continue
         if column.place > first and max(settings) < first:
@@ -267,6 +291,20 @@ def _behind(
         elif column.place < first and max(settings) < first and min(settings) < column.place:
             moved[name] = min(margin, 0.0), why
     return moved
+
+
+def _is_many(column: ColumnProfile) -> bool:
+    """Whether a number has as many values as those that come out of a run."""
+    return column.numeric and column.distinct > FEW and 10 * column.distinct >= 3 * column.present
+
+
+_COUNTED = {"ms", "us", "ns", "s", "byte", "kb", "mb", "gb", "mib", "gib", "pct", "ratio"}
+
+
+def _counts_something(column: ColumnProfile, name: ColumnName) -> bool:
+    """Whether a name ends in what is counted or timed."""
+    counted = re.search(r"count$|counts$|total$|^(num|n)_", column.name, re.IGNORECASE)
+    return counted is not None or not _COUNTED.isdisjoint(name.words[-1:])
 
 
 def _chosen(name: ColumnName) -> float:

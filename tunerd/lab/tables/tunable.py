@@ -9,6 +9,7 @@ import numpy as np
 from tunerd.core.arrays import IntArray
 from tunerd.lab.tables.column_names import ColumnName, words
 from tunerd.lab.tables.derived_columns import following, rounded_of, rule_of, total_of
+from tunerd.lab.tables.own_values import DRAWN, is_drawn, is_own_valued
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.relations import counts_up_within, explained, grouped, varies_within
 from tunerd.lab.tables.roles import SAID, ColumnGuess, Role, sureness
@@ -26,6 +27,8 @@ __all__ = [
 SAME = "has the same value in every row"
 MOST_EXPLAINED = 0.1
 """Share of the objective's variance that the number of a repeat explains: first runs are cold."""
+DOUBTED = 0.4
+"""How sure an input is at most that may have been measured."""
 MOST_CHOICES = 200
 """Categories of a parameter; more are names of things."""
 
@@ -39,7 +42,6 @@ _COUNTERS = {
     *("execution", "measurement", "invocation", "launch", "repeat", "run"),
 }
 """What people call the number of a repeat."""
-_DRAWN = {"lr", "learning", "dropout", "decay", "momentum", "alpha", "gamma", "eta"}
 _PARTS = {"layer", "hidden", "unit", "head", "width", "embedding", "embed", "filter", "channel"}
 """What a model is made of: a search for its hyper-parameters, in which others were drawn at random,
 tunes these too."""
@@ -135,9 +137,11 @@ def find_inputs(
         role: Role = "parameter" if tuned else "context"
         if role == "context" and column.kind in ("text", "list"):
             role = "label"
-        guesses[column.name] = ColumnGuess(
-            column, names[column.name], role, sureness(guess.margin), guess.why
-        )
+        sure, why = sureness(guess.margin), guess.why
+        hinted = profile.export is not None and column.name in profile.export.hints
+        if is_own_valued(column) and not hinted and not is_drawn(column, names[column.name]):
+            sure, why = min(sure, DOUBTED), f"{why}; nearly every row has its own: measured?"
+        guesses[column.name] = ColumnGuess(column, names[column.name], role, sure, why)
     return guesses
 
 
@@ -286,7 +290,7 @@ def _is_search(clear: Mapping[str, int], profile: TableProfile) -> bool:
         column.kind == "float"
         and clear.get(column.name, 0) > 0
         and 2 * column.distinct > column.present
-        and not _DRAWN.isdisjoint(words(column.name))
+        and not DRAWN.isdisjoint(words(column.name))
         for column in profile.columns
     )
 
