@@ -487,8 +487,9 @@ def test_settings_drawn_at_random_are_no_measurements_whatever_stands_beside(
 ) -> None:
     """The same number of draws for each benchmark on each machine; or by chance each combination
     of some settings as often as any other."""
-    choices = {"spin": [0, 10, 20, 40], "eager_kb": [4, 8, 16, 32, 64, 128], "pool": [1, 2, 3, 4, 6],
-               "style": ["a", "b", "c"], "polls": [0, 1], "rx": [600, 700, 900]}  # fmt: skip
+    choices: dict[str, list[Any]]
+    choices = {"spin": [0, 10, 20, 40], "eager_kb": [4, 8, 16, 32, 64, 128],
+               "pool": [1, 2, 3, 4, 6], "style": ["a", "b", "c"], "polls": [0, 1], "rx": [600, 700, 900]}  # fmt: skip
     given = {"benchmark": ["bt", "cg", "lu"], "machine": ["skx", "rome"]} if contexts else {}
     for seed in range(12):
         rng = random.Random(seed)
@@ -530,13 +531,15 @@ def test_a_setting_of_three_values_beside_a_full_grid_is_no_measurement(tmp_path
 def test_few_values_are_set_even_where_their_name_is_of_labels(
     name: str, values: list[Any], tmp_path: Path
 ) -> None:
-    rows = _drawn(model=["a", "b"], **{name: values}, tile=[8, 16], gbps=90.0, p95_ms=30.0)
+    columns: dict[str, Any] = {name: values, "tile": [8, 16], "gbps": 90.0, "p95_ms": 30.0}
+    rows = _drawn(48, model=["a", "b"], **columns)
     assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("parameter", "context")
 
 
 @pytest.mark.parametrize("name", ["seed", "fold", "experiment_id", "run_id", "user_id"])
 def test_few_values_that_tell_repeats_apart_are_none(name: str, tmp_path: Path) -> None:
-    rows = _drawn(model=["a", "b"], **{name: [1, 2, 3]}, tile=[8, 16], gbps=90.0)
+    columns: dict[str, Any] = {name: [1, 2, 3], "tile": [8, 16], "gbps": 90.0}
+    rows = _drawn(48, model=["a", "b"], **columns)
     assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("label", "user", "job_id")
 
 
@@ -595,9 +598,10 @@ def test_what_differs_in_every_row_is_no_sure_parameter(tmp_path: Path) -> None:
     """Whatever its name is of: a ratio, a depth, the number of compilations."""
     rng = random.Random(4)
     rows = [
-        row | {"ratio": rng.uniform(2, 3), "depth": rng.randint(60, 900), "nodes": rng.randint(9, 10**5),
-               "speed_mbps": rng.uniform(90, 99), "flush_count": rng.randint(9, 10**4),
-               "compile_s": rng.uniform(1, 2), "compactions": rng.randint(9, 900)}
+        row | {"ratio": rng.uniform(2, 3), "depth": rng.randint(60, 900),
+               "nodes": rng.randint(9, 10**5), "speed_mbps": rng.uniform(90, 99),
+               "flush_count": rng.randint(9, 10**4), "compile_s": rng.uniform(1, 2),
+               "compactions": rng.randint(9, 900)}
         for row in _drawn(codec=["lz4", "zstd"], level=[1, 3, 9], MaxGCPauseMillis=[50, 100, 200])
     ]  # fmt: skip
     guesses = guessed(rows, tmp_path / "jobs.csv")

@@ -42,8 +42,8 @@ def full_grid(columns: Sequence[ColumnProfile]) -> tuple[ColumnProfile, ...]:
 
 
 def goes_its_own_way(column: ColumnProfile, grid: Sequence[ColumnProfile]) -> bool:
-    """Whether a column of a few values follows from no grid: then more was varied than its settings,
-    and the grid is one of contexts, or there by chance."""
+    """Whether a column of a few values does not follow from a grid: then more was varied than its
+    settings, and the grid is one of contexts, or there by chance."""
     few = 1 < column.distinct <= FEW and 3 * column.distinct <= column.present
     return few and column not in grid and not _follows(column, grid)
 

@@ -269,10 +269,8 @@ def _why_no_part(
         return "ignored", "its name is a secret's, and no study file should hold its values"
     if column.numeric and set(name.words) & USERS and "id" not in name.words:
         return None  # how many there were
-    if _is_setting(column, name):
-        return None
     aside = weight >= 5 and (column.kind == "bool" or name.leaf != column.name)
-    if column.kind in ("float", "bool") and not aside:
+    if (column.kind in ("float", "bool") and not aside) or _is_setting(column, name):
         return None
     if column.kind in ("category", "text") and (what := _of_machines(column, name)):
         return "label", f"its values are {what}"
@@ -289,7 +287,7 @@ def _why_no_part(
 
 
 _ALSO_SETTINGS = {"port", "line", "link", "trace", "level", "sweep", "id"}
-"""Words of labels that are as well of a number or a kind that is set: ports, cache lines, sweeps."""
+"""Words of labels that are as well of what is set: ports, cache lines, sweeps."""
 _IDS_OF_ROWS = {"job", "run", "trial", "task", "experiment", "app", "seed", "process"} | USERS
 
 

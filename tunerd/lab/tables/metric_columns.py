@@ -13,11 +13,11 @@ from tunerd.events.quantities import SPREAD
 from tunerd.lab.tables.column_names import ColumnName, read_name
 from tunerd.lab.tables.full_grid import came_out, full_grid, goes_its_own_way
 from tunerd.lab.tables.metadata_columns import meaning
+from tunerd.lab.tables.own_values import is_drawn, is_own_valued
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.rates import rate_of
 from tunerd.lab.tables.relations import determines, explained, grouped, same_gaps
 from tunerd.lab.tables.roles import ColumnGuess, Goal, sureness
-from tunerd.lab.tables.own_values import is_drawn, is_own_valued
 from tunerd.lab.tables.vocabulary import OUTCOMES, QUALITY, SENSORS, STATISTICS
 
 __all__ = [
@@ -92,7 +92,7 @@ def find_measured(
             margins[column.name] = A_GUESS, "nobody runs on as many numbers of nodes: of a search"
     limits = {c.name for c in open_ if _is_limit(c, names[c.name])}
     certain -= limits
-    margins |= {name: (-2.0, "is a limit of a few values") for name in limits}
+    margins |= dict.fromkeys(limits, (-2.0, "is a limit of a few values"))
     margins |= {c.name: _certain(c, margins[c.name]) for c in open_ if c.name in certain}
     results = _behind(profile, names, margins, known, certain)
     results |= _came_out(profile, names, margins, known, certain)

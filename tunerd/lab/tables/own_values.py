@@ -1,4 +1,4 @@
-"""Numbers of which nearly every row has one of its own: measured, or drawn at random by a search."""
+"""Numbers of which nearly every row has one of its own: measured, or drawn by a search."""
 
 from tunerd.lab.tables.column_names import ColumnName
 from tunerd.lab.tables.profile import ColumnProfile
@@ -20,6 +20,6 @@ def is_own_valued(column: ColumnProfile) -> bool:
 
 
 def is_drawn(column: ColumnProfile, name: ColumnName) -> bool:
-    """Whether a name is of what searches draw from a range, or stands among the parameters of one."""
+    """Whether a name is of what searches draw from a range, or in a section of parameters."""
     section = name.leaf != column.name and name.weight("parameter") >= 1.5
     return section or (not DRAWN.isdisjoint(name.words) and _CAME_OUT.isdisjoint(name.words))
