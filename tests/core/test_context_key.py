@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import string
 from collections.abc import Mapping
 from pathlib import Path
@@ -162,3 +163,17 @@ def test_values_are_written_as_orders_take_them() -> None:
     """``tunerd status`` wrote ``remat=False``, which ``tunerd forbid --set`` refuses."""
     values: list[Value] = [True, 0.83, 8, "bf16", None, ["a", "a", "b"], [True, True, False]]
     assert " ".join(map(written, values)) == "true 0.83 8 bf16 ~ a×2,b true×2,false"
+
+
+_AS_BEFORE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
+
+
+@given(st.text("+-.eE012_ n", max_size=12))
+def test_texts_are_the_numbers_they_were(text: str) -> None:
+    number = float(text) if _AS_BEFORE.fullmatch(text.strip()) else math.inf
+    assert clean_value(text, "float") == (number if math.isfinite(number) else None)
+
+
+def test_a_long_run_of_digits_is_read_in_linear_time() -> None:
+    """Where each digit is tried as the end of another run, this takes minutes."""
+    assert clean_value("1" * 300_000 + "x", "float") is None

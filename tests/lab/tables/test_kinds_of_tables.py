@@ -12,6 +12,7 @@ from tests.lab.tables.test_guess import guessed, roles
 from tunerd.errors import MisconfiguredError
 from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.files import TableRow, open_table
+from tunerd.lab.tables.guess import TableGuess
 from tunerd.lab.tables.metadata_columns import meaning
 
 RNG = random.Random(11)
@@ -633,3 +634,108 @@ def test_what_a_search_draws_from_a_range_is_still_a_parameter(first: bool, tmp_
         assert {found[name].role for name in names} == {"parameter"}, (seed, roles(guesses))
         assert not found["learning_rate"].unsure
         assert not found["params.momentum"].unsure
+
+
+def _best(tmp_path: Path, **columns: Any) -> TableGuess:
+    """What is guessed of runs with these columns, see :func:`_drawn`, and two settings."""
+    settings: dict[str, Any] = {"threads": [1, 2, 4], "policy": ["lru", "fifo"]}
+    rows = _drawn(**settings | columns)
+    return guessed(rows, tmp_path / "jobs.csv")
+
+
+def test_an_objective_that_rises_with_a_cost_is_not_surely_one(tmp_path: Path) -> None:
+    rows = [
+        {"depth": depth, "algo": algo, "objective": near(depth), "latency_ms": near(3 * depth)}
+        for depth in range(1, 21)
+        for algo in ("a", "b")
+    ]
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert guesses.objective.column.name == "objective"
+    assert guesses.goal_sure < 0.5
+    named = [{("fitness" if k == "objective" else k): v for k, v in row.items()} for row in rows]
+    guesses = guessed(named, tmp_path / "named.csv")
+    assert (guesses.goal, guesses.goal_sure >= 0.5) == ("maximize", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "sure"),
+    [
+        *((n, "maximize", True) for n in ("neg_mean_squared_error", "test_neg_log_loss")),
+        *((n, "maximize", True) for n in ("ns/day", "us per day", "SYPD", "sim days per hour")),
+        *((n, "maximize", True) for n in ("instructions per cycle", "insn per cycle", "IPC")),
+        *((n, "maximize", True) for n in ("fitness", "MRR", "nDCG@10", "mAP50", "r2_score")),
+        *((n, "minimize", True) for n in ("hours per sim day", "wall min per simulated day")),
+        *((n, "minimize", True) for n in ("sec/day", "h/ns", "days/ns", "hours per model year")),
+        *((n, "minimize", True) for n in ("耗时(s)", "レイテンシ(ms)", "neg_throughput")),
+        *((n, "minimize", True) for n in ("cycles per instruction", "total_min")),
+        *((n, "maximize", False) for n in ("ms/day", "ns/s")),
+    ],
+)
+def test_which_way_names_say(name: str, goal: str, sure: bool) -> None:
+    read = read_name(name)
+    assert (read.goal, read.goal_sure >= 0.5) == (goal, sure), read.goal_why
+
+
+def test_what_is_negative_in_every_row_is_no_time(tmp_path: Path) -> None:
+    guesses = _best(tmp_path, wns_ns=-0.4)
+    assert guesses.objective.column.name == "wns_ns"
+    assert (guesses.goal, guesses.goal_sure < 0.5) == ("maximize", True)
+
+
+def test_sizes_in_capitals_are_no_rates(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"TP": [1, 2, 4], "PP": [1, 2], "MBS": [1, 2, 4], "GBS": [256, 512]}
+    rows = _drawn(**sizes, iter_time_ms=900.0)
+    guesses = guessed(rows, tmp_path / "jobs.csv")
+    assert guesses.objective.column.name == "iter_time_ms"
+    found = roles(guesses)
+    assert {found["TP"], found["PP"], found["MBS"]} == {"parameter"}
+    assert found["GBS"] in ("context", "parameter")
+    rows = [row | {"MBS": near(90.0)} for row in rows]
+    guesses = guessed(rows, tmp_path / "rates.csv")
+    assert (guesses.objective.column.name, guesses.goal) == ("MBS", "maximize")
+
+
+@pytest.mark.parametrize(
+    ("whole", "part"),
+    [
+        *(("total_min", "setup_s"), ("epoch_s", "data_s"), ("step_ms", "backward_ms")),
+        *(("total_time", "solve_time"), ("val/box_loss", "train/box_loss")),
+        *(("eval_loss", "train_loss"), ("timing.total", "timing.setup")),
+    ],
+)
+def test_the_whole_is_an_objective_before_a_part(whole: str, part: str, tmp_path: Path) -> None:
+    guesses = _best(tmp_path, **{part: 12.0, whole: 40.0})
+    assert (guesses.objective.column.name, guesses.goal) == (whole, "minimize")
+
+
+@pytest.mark.parametrize(
+    "quality",
+    [
+        *("val_score", "mean_test_score", "cv_score", "neg_mean_squared_error", "r2", "fidelity"),
+        *("mAP", "MRR", "nDCG@10"),
+    ],
+)
+def test_beside_a_quality_a_time_is_in_doubt(quality: str, tmp_path: Path) -> None:
+    guesses = _best(tmp_path, runtime_s=40.0, **{quality: 0.8})
+    assert guesses.having("metric")
+    assert guesses.objective.unsure or guesses.objective.column.name == quality
+
+
+def test_a_place_far_behind_outweighs_no_name(tmp_path: Path) -> None:
+    rows = [
+        row | {f"note_{i}": "same" for i in range(900)} | {"throughput": near(90.0)}
+        for row in _drawn(threads=[1, 2, 4], setup_time=3.0)
+    ]
+    assert guessed(rows, tmp_path / "jobs.csv").objective.column.name == "throughput"
+
+
+@pytest.mark.parametrize("end", [",", ",,", ", "])
+def test_a_comma_may_end_each_line(end: str, tmp_path: Path) -> None:
+    table = tmp_path / "jobs.csv"
+    lines = [f"{1 + i % 4},{8 * (1 + i % 3)},{100 + i * 0.37}{end}" for i in range(30)]
+    for header in ("threads,batch,throughput", f"threads,batch,throughput{end}"):
+        table.write_text("\n".join([header, *lines]))
+        rows = list(open_table(table).rows())
+        first = {"threads": "1", "batch": "8", "throughput": "100.0"}
+        assert rows[0] == TableRow(1, dict(first))
+        assert all(isinstance(row, TableRow) for row in rows)

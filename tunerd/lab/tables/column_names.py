@@ -17,6 +17,7 @@ from tunerd.lab.tables.vocabulary import (
     OUTCOMES,
     PARAMETER,
     QUALIFIERS,
+    QUALITY,
     QUANTITIES,
     SENSORS,
     STATISTICS,
@@ -185,7 +186,7 @@ _SECTIONS: dict[str, Class] = {
     **dict.fromkeys(("context", "ctx", "workload"), "context"),
     **dict.fromkeys(("metric", "metrics", "result", "results", "summary"), "measured"),
     **dict.fromkeys(("output", "outputs", "measurement", "measurements"), "measured"),
-    **dict.fromkeys(("monitoring", "system"), "measured"),
+    **dict.fromkeys(("monitoring", "system", "timing", "timings"), "measured"),
     **dict.fromkeys(("parameterassignments", "assignments"), "parameter"),
     "sys": "label",
     **dict.fromkeys(("label", "labels", "tag", "tags", "meta", "metadata", "info"), "label"),
@@ -238,6 +239,8 @@ class ColumnName:
     goal_why: str = ""
     certainly_measured: bool = False
     """Whether nobody can have chosen it: a spread, a percentile, a mean power."""
+    is_time: bool = False
+    """Whether it is how long something took."""
 
     def weight(self, one: Class) -> float:
         """How much the name says for a class."""
@@ -247,7 +250,9 @@ class ColumnName:
 def read_name(name: str) -> ColumnName:
     """What a name says: its phrases, longest first; the last words say most."""
     section, leaf = _section(name)
-    leaf_words = words(leaf)
+    rate = rate_of(leaf)
+    timed = rate is None and name.lower().startswith(("timing", "timings")) and section is not None
+    leaf_words = (*words(leaf), "time") if timed else words(leaf)
     weights: dict[Class, float] = {}
     measures_named: list[str] = []
     measures: dict[str, MetricPhrase] = {}
@@ -263,18 +268,19 @@ def read_name(name: str) -> ColumnName:
                 weights[kind] = weights.get(kind, 0.0) + table[phrase] * share
         if phrase in _MEASURES:
             measures[" ".join(phrase)] = _MEASURES[phrase]
-    rate = rate_of(leaf)
+    if rate is not None and "per" in leaf_words:  # hours per simulated year
+        weights["label"] = 0.25 * weights.get("label", 0.0)
     if rate is not None and rate.goal == "maximize":
         measures = {rate.unit or "rate": MetricPhrase(4.0, 9.0, "maximize")}
         weights["measured"] = max(weights.get("measured", 0.0), 4.0)
         for kind in ("context", "parameter"):  # what is counted: images, steps
             weights[kind] = 0.25 * weights.get(kind, 0.0)
     elif rate is not None and not (measures := _without_rates(measures, leaf_words)):
-        measures[leaf_words[-1]] = MetricPhrase(1.5, 6.0, "minimize")
+        measures[leaf_words[-1]] = MetricPhrase(1.5, _time_rank(leaf_words), "minimize")
         weights["measured"] = weights.get("measured", 0.0) + 1.5
     measure = max(measures, key=lambda other: measures[other].rank, default="")
     best = measures.get(measure, MetricPhrase(0.0, 0.0, None))
-    rank = best.rank + sum(QUALIFIERS.get(word, 0.0) for word in leaf_words) if measures else 0.0
+    rank = best.rank + _qualified(leaf_words, measure, rate) if measures else 0.0
     guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in leaf_words)
     if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in leaf_words):
         weights["measured"] = weights.get("measured", 0.0) + 1.5  # the spread or tail of something
@@ -293,7 +299,36 @@ def read_name(name: str) -> ColumnName:
         sure,
         why,
         taken,
+        (rate is not None and rate.goal == "minimize") or not _TIME_WORDS.isdisjoint(leaf_words),
     )
+
+
+def _time_rank(found: Sequence[str]) -> float:
+    """How likely a time is what people want better: the whole before a part of it."""
+    if not _PARTS.isdisjoint(found):
+        return 3.0
+    return 6.0 if _WHOLE_TIMES.isdisjoint(found) else 6.5
+
+
+def _qualified(found: Sequence[str], measure: str, rate: RateMeaning | None) -> float:
+    """What the words beside a measure do to its rank."""
+    minutes = rate is not None and rate.unit == "min" and found[-1] == "min"
+    beside = found[:-1] if minutes else found
+    if "score" in found:  # of a cross-validation, and no coefficient of variation
+        beside = tuple(word for word in beside if word != "cv")
+    trained = not {"train", "training"}.isdisjoint(found) and not QUALITY.isdisjoint(
+        measure.split()
+    )  # what counts is how good it is on data that it has not seen
+    return sum(QUALIFIERS.get(word, 0.0) for word in beside) - (0.5 if trained else 0.0)
+
+
+_WHOLE_TIMES = _all("total epoch step iteration wall elapsed run e2e makespan")
+_PARTS = _all("""
+    setup init startup data dataloader load loading forward backward fwd bwd optimizer comm
+    communication sync io gc h2d d2h warmup wait queue compile save checkpoint checkpointing
+    preprocess validation val eval allreduce stall idle overhead
+""")
+_TIME_WORDS = {"time", "duration", "latency", "delay", "elapsed", "slack"}
 
 
 def _without_rates(
@@ -327,6 +362,10 @@ def _goal(
 ) -> tuple[Literal["maximize", "minimize"] | None, float, str]:
     """Which way better is by a name, how sure that is, and why."""
     best = measures[told].goal if told else None
+    if "neg" in found and best is not None and rate is None:
+        turned: Literal["maximize", "minimize"]
+        turned = "maximize" if best == "minimize" else "minimize"
+        return turned, 0.9, f'by its name (the negative of "{told}")'
     if rate is not None and (rate.sure < 0.5 or best in (None, rate.goal)):
         return rate.goal, rate.sure, f"by its name: {rate.why}"
     if rate is not None:
@@ -367,7 +406,7 @@ def _phrases(found: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Known phrases that do not overlap, and whether each holds the last word that counts."""
     taken = [False] * len(found)
     for place, word in enumerate(found[:-1]):  # "per GPU" says per what, not what
-        after = found[place : place + 2] in _KNOWN
+        after = found[place : place + 2] in _KNOWN or found[place - 1 : place + 2] in _KNOWN
         before = (
             found[place - 1 : place + 1] in _KNOWN and "per" not in found[place - 2 : place - 1]
         )

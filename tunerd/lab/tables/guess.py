@@ -10,6 +10,7 @@ two things. Steps, each using what the one before found:
 3. of the rest, what may be tuned and what a job brings (:mod:`.tunable`).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -164,8 +165,19 @@ def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:
     """What a column's name says; of a known export, without its prefix."""
     hint = None if profile.export is None else profile.export.hints.get(column.name)
     if hint is None or hint.name is None:
-        return read_name(column.name)
+        # MBS is a micro batch size where its values were chosen, and no MB/s.
+        capital = _CAPITALS.fullmatch(column.name) is not None and _chosen_sizes(column)
+        return read_name(column.name.lower() if capital else column.name)
     return replace(read_name(hint.name), leaf=hint.name)
+
+
+_CAPITALS = re.compile("[A-Z]{3}")
+
+
+def _chosen_sizes(column: ColumnProfile) -> bool:
+    """Whether the values are powers of two, as sizes are that people set."""
+    whole = [value for value in column.values if isinstance(value, int) and value > 0]
+    return len(whole) == column.distinct and all(value & (value - 1) == 0 for value in whole)
 
 
 def _goal(

@@ -15,7 +15,7 @@ from tunerd.lab.tables.full_grid import came_out, full_grid, goes_its_own_way
 from tunerd.lab.tables.metadata_columns import meaning
 from tunerd.lab.tables.own_values import is_drawn, is_own_valued
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
-from tunerd.lab.tables.rates import rate_of
+from tunerd.lab.tables.rates import DOUBTFUL, rate_of
 from tunerd.lab.tables.relations import determines, explained, grouped, same_gaps
 from tunerd.lab.tables.roles import ColumnGuess, Goal, sureness
 from tunerd.lab.tables.vocabulary import OUTCOMES, QUALITY, SENSORS, STATISTICS
@@ -31,6 +31,8 @@ __all__ = [
 
 A_GUESS = 0.8
 """A margin with which a person is asked."""
+MOST_FOR_PLACE = 0.3
+"""How much a place far behind in a table counts against an objective: less than its name."""
 FEW = 12
 """Values that people choose from. More, in numbers that follow no grid, come out of a clock."""
 
@@ -397,7 +399,7 @@ def _written_oddly(column: ColumnProfile) -> bool:
 def _rank(one: ColumnGuess) -> float:
     gaps = one.column.missing / max(1, one.column.rows)
     known = one.name.rank if one.name.said or one.name.measure else 2.0
-    return known - gaps + one.sure - 0.01 * one.column.place
+    return known - gaps + one.sure - min(0.01 * one.column.place, MOST_FOR_PLACE)
 
 
 def _anything(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> list[ColumnGuess]:
@@ -441,6 +443,9 @@ def goal_of(
     if given is not None:
         return given, 1.0, "you said so"
     name = objective.name
+    if name.goal == "minimize" and "neg" not in name.words and _all_negative(objective.column):
+        goal = "maximize" if name.is_time else name.goal
+        return goal, DOUBTFUL, f"all its values are negative, and {name.goal_why}"
     if name.goal is not None and name.goal_sure >= 0.5:
         return name.goal, name.goal_sure, name.goal_why
     if (stated := _stated(columns, name.words)) is not None:
@@ -458,8 +463,14 @@ def goal_of(
                     opposite: Goal = "minimize" if column.name.goal == "maximize" else "maximize"
                     moves = "rises" if alike else "falls"
                     goal = column.name.goal if alike else opposite
-                    return goal, 0.6, f"it {moves} with {column.column.name}"
+                    # What is good and what it costs rise together too.
+                    return goal, DOUBTFUL, f"it {moves} with {column.column.name}"
     return "maximize", 0.2, "nothing says which way is better"
+
+
+def _all_negative(column: ColumnProfile) -> bool:
+    numbers = column.numbers[np.isfinite(column.numbers)]
+    return bool(numbers.size and (numbers < 0).all())
 
 
 _BETTER: Mapping[str, Goal] = {

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -133,7 +134,11 @@ class TableProfile:
 
     def column(self, name: str) -> ColumnProfile:
         """By name; raises KeyError."""
-        return {column.name: column for column in self.columns}[name]
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, ColumnProfile]:
+        return {column.name: column for column in self.columns}
 
 
 def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) -> TableProfile:

@@ -237,13 +237,18 @@ def _tokens(name: str) -> list[str]:
 def rate_of(name: str) -> RateMeaning | None:
     """What a name says of work and time; ``None`` where it says nothing of both."""
     tokens = _tokens(plain_unit(name))
-    if len(tokens) == 1 and tokens[0] in _TIMES and len(tokens[0]) > 2 and tokens[0] != "min":
+    bracketed = _BRACKETED.search(name)
+    if len(tokens) == 1 and tokens[0] in _TIMES:
         unit = _TIMES[tokens[0]]
-        return RateMeaning("minimize", LIKELY, unit, f"a time in {unit}") if unit != "day" else None
+        alone = len(tokens[0]) > 2 and tokens[0] != "min" and unit != "day"
+        # Behind a name in another script the unit is all that can be read.
+        named = bracketed is not None and bracketed.start() > 0
+        return (
+            RateMeaning("minimize", LIKELY, unit, f"a time in {unit}") if alone or named else None
+        )
     if "per" in tokens[1:]:
         return _with_per(tokens)
     meaning = _side_by_side(tokens) if "per" not in tokens else None
-    bracketed = _BRACKETED.search(name)
     if meaning is not None and meaning.goal == "maximize" and bracketed is not None:
         second = _TIMES[bracketed[1].lower()]
         return RateMeaning("minimize", LIKELY, second, f"a time in {second}")
@@ -266,7 +271,7 @@ def _with_per(tokens: list[str]) -> RateMeaning | None:
     if spent and head[-2:-1] and head[-2] in _HARDWARE:
         return RateMeaning("minimize", SURE, None, f"{head[-2]} time that is spent")
     if head[-1] in _TIMES and seconds:
-        return _simulated(head[-1], seconds[-1])
+        return _simulated(head, tail, seconds[-1])
     if head == ["t"] and tail == ["s"]:  # as llama.cpp writes tokens
         return _speed(["tok"], "s", [], LIKELY)
     if takes and not (seconds and head[-1] not in _TIMES and tail[0] in _TIMES):
@@ -287,15 +292,24 @@ def _with_per(tokens: list[str]) -> RateMeaning | None:
     return None
 
 
-def _simulated(head: str, tail: str) -> RateMeaning:
-    """ns/day, as molecular dynamics counts its speed; hours per ns the other way round."""
-    order = list(dict.fromkeys(_TIMES.values()))
-    order.sort(key=["ns", "µs", "ms", "s", "min", "h", "day"].index)
-    faster = order.index(_TIMES[head]) < order.index(_TIMES[tail])
-    unit = f"{_TIMES[head]}/{_TIMES[tail]}"
-    sure = SURE if {_TIMES[head], _TIMES[tail]} & {"ns", "day"} else DOUBTFUL
+def _simulated(head: list[str], tail: list[str], second: str) -> RateMeaning:
+    """ns/day, as molecular dynamics counts its speed; hours per ns or per simulated day the other
+    way round. Nobody simulates seconds and minutes a day, so these are real ones."""
+    first, second = _TIMES[head[-1]], _TIMES[second]
+    tiny = {"ns", "µs"}
+    faster = first in {*tiny, "ms"} and second not in {*tiny, "ms"}
+    sure = LIKELY if second == "day" and first not in ("ms", "day") else DOUBTFUL
+    if (first in tiny and second in ("h", "day")) or (
+        second in tiny and first in ("s", "h", "day")
+    ):
+        sure = SURE
+    if not _SIMULATED.isdisjoint(head) or not _SIMULATED.isdisjoint(tail):
+        faster, sure = not _SIMULATED.isdisjoint(head), SURE
     goal: Literal["maximize", "minimize"] = "maximize" if faster else "minimize"
-    return RateMeaning(goal, sure, unit, "simulated time and real time")
+    return RateMeaning(goal, sure, f"{first}/{second}", "simulated time and real time")
+
+
+_SIMULATED = {"sim", "simulated", "simulation", "model", "modelled"}
 
 
 def _speed(head: list[str], second: str, per: list[str], sure: float, why: str = "") -> RateMeaning:

@@ -409,9 +409,7 @@ def csv_rows(
                 not_jobs.add(why, file.line)
             continue
         number += 1
-        reason = mistake
-        if not reason and len(fields) != len(names):
-            reason = f"has {len(fields)} fields, the header has {len(names)}"
+        reason = mistake or _other_width(fields, len(names))
         if len(file.taken) > 1 and (reason or file.ended):
             # One quotation mark too many would take the lines up to the next one with it.
             file.keep_one_line()
@@ -425,6 +423,14 @@ def csv_rows(
             row = dict(zip(names, values, strict=True))
             row.pop(None, None)
             yield TableRow(number, row if names is columns else dict.fromkeys(given) | row)  # type: ignore[arg-type]
+
+
+def _other_width(fields: list[str], many: int) -> str:
+    """Why a row does not fit so many columns; "" when it does. Empty fields too many are taken out:
+    a comma ends each line that the loop of a program writes."""
+    if not "".join(fields[many:]).strip():
+        del fields[many:]
+    return "" if len(fields) == many else f"has {len(fields)} fields, the header has {many}"
 
 
 def _no_row(file: TextReader, header: CsvHeader, fields: Sequence[str]) -> str | None:

@@ -194,14 +194,15 @@ MEASURES = _measures("""
 4 6.5 max: speedup
 4 6 any: s per, ms per, us per, ns per
 3 10 min: fun
-3 10 any: objective, objective value, fitness, figure merit, fom
-3 10 max: reward
+3 10 any: objective, objective value, figure merit, fom
+3 10 max: reward, fitness
 3 6 any: score, result, response, outcome, measurement, y
 3 7 min: step time, iteration time, iter time, execution time, run time, runtime, wall time
 3 7 min: walltime, wall clock, elapsed, elapsed time, duration, makespan, completion time, jct
 3 7 min: turnaround, training time, train time, query time, solve time, solution time
-3 7 min: kernel time, response time, total time, batch time, epoch time, time per step
+3 7 min: kernel time, response time, batch time, epoch time, time per step
 3 7 min: time per iteration, time to solution, inference time
+3 7.3 min: total time
 3 6.8 min!: latency, mean latency, average latency, delay
 2.5 6.9 min: time, time to, wall
 2.5 5 min: cycle, tick, code size, binary size, object code size, size reduction
@@ -221,7 +222,9 @@ MEASURES = _measures("""
 3 3 min: transfer time, h2d, d2h, slowdown
 4 5.5 max: mfu, hfu
 2.5 4 max: utilization, occupancy, efficiency, eff, hit rate, hit ratio, usage
-4 9 max: sypd
+4 9 max: sypd, simulated year per day
+4 4 max: instruction per cycle, insn per cycle, ipc
+3 7 max: wns, tns, negative slack
 4 5 min: chsy
 2 7 max: bandwidth, busbw, algbw, bus bandwidth, bandwidth gb s
 2.5 5.5 min: cost, dollar, usd, expense
@@ -242,19 +245,23 @@ MEASURES = _measures("""
 3.5 3 max!: precision at, psnr, ssim, vmaf, iou, dice, mean iou, win rate, elo
 3.5 3 min!: loss, perplexity, ppl, rmse, mse, mae, residual, error, error rate, failure rate
 3.5 3 min!: wer, cer, fid, word error rate, nll, cross entropy, bit per byte, lpips, mape
-3.5 3 min!: slo violation
+3.5 3 min!: slo violation, mean squared error
+3.5 3 max: m ap, m ap50, m ap75, ap50, mrr, r2, dcg
+3.5 3 max: val score, validation score, test score, cv score
+3.5 3 max: gate fidelity, state fidelity, process fidelity, circuit fidelity
+1.5 3 max: fidelity
 2.5 1 min: miss, cache miss, fault, page fault, spill, retry, eviction, preemption, instruction
 2.5 1 min: stalled, retransmit, drop rate, context switch, alloc per op, b per op
 2.5 1 any: read byte, written byte, byte read, byte written, shuffle read, shuffle write, packet
 2.5 1 any: hit
 1 1 any: iteration, rate, value, output, used, allocated, actual
-1 1 max: ipc
 1 1 min: cpi
 """)
 """By phrase. What is a part of something, or its spread, ranks low."""
 
 QUALITY = word_set("""
     accuracy f1 auc bleu rouge top1 top5 recall ndcg loss perplexity ppl rmse mse mae wer cer fid
+    squared r2 dcg fidelity ap ap50 ap75 mrr val validation test cv
 """)
 """How good what was trained is. Beside it, a time or a speed may not be what is tuned for."""
 STATISTICS = word_set("""
