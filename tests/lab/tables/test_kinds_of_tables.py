@@ -739,3 +739,35 @@ def test_a_comma_may_end_each_line(end: str, tmp_path: Path) -> None:
         first = {"threads": "1", "batch": "8", "throughput": "100.0"}
         assert rows[0] == TableRow(1, dict(first))
         assert all(isinstance(row, TableRow) for row in rows)
+
+
+def test_what_a_search_draws_under_any_name_is_no_sure_measurement(tmp_path: Path) -> None:
+    """Behind the result, with a model alone before it; and before the result, where by chance one
+    of the settings explains another."""
+    names = ("spin", "window", "zeta", "slots", "pool")
+    for seed in range(12):
+        rng = random.Random(seed)
+        rows = []
+        for _ in range(36):
+            result = {"model": rng.choice(["a", "b", "c"]), "time_s": rng.uniform(80, 90)}
+            drawn = {name: round(rng.uniform(0, 3), 4) for name in names[:3]}
+            drawn |= {name: rng.randint(16, 16_000) for name in names[3:]}
+            rows.append({**result, **drawn} if seed % 2 else {**drawn, **result})
+        guesses = guessed(rows, tmp_path / "jobs.csv")
+        found = {one.column.name: one for one in guesses.columns}
+        sure = [n for n in names if found[n].role == "metric" and not found[n].unsure]
+        assert not sure, (seed, sure)
+
+
+def test_the_seed_of_a_part_is_a_label(tmp_path: Path) -> None:
+    rows = _drawn(circuit=["qft", "ghz"], layout=["a", "b"], transpile_s=9.0)
+    rows = [row | {"seed_transpiler": 17 * n % 997} for n, row in enumerate(rows)]
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))["seed_transpiler"] == "label"
+
+
+@pytest.mark.parametrize("name", ["CPU use", "memory use", "prefetch_wait_ms"])
+def test_names_of_what_machines_use(name: str, tmp_path: Path) -> None:
+    rng = random.Random(6)
+    rows = _drawn(threads=[1, 2, 4], bucket_cap_mb=[25, 50], step_ms=90.0)
+    rows = [row | {name: rng.randint(80, 95)} for row in rows]
+    assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("metric", "objective")

@@ -109,13 +109,15 @@ def find_measured(
     for column in open_:
         name = names[column.name]
         margin, why = margins[column.name]
-        if column.place > first and margin < 2 and _chosen(name) < 4:
+        if column.place > first and margin < 2 and _chosen(name) < 4 and column.name not in results:
             margin += _bonus(column, inputs)
         if any(same_gaps(column, profile.column(other)) for other in sure - {column.name}):
             margin, why = margin + 2.0, f"{why}; is missing where other measurements are"
         silent = not name.said and column.name not in certain and column.name not in results
         if silent and 0 < margin < 3 and sure and explained(column, inputs) < 0.05:
             continue  # drawn at random, like a learning rate: nothing that was chosen explains it
+        if silent and not name.weight("measured") and is_own_valued(column):
+            margin = min(margin, A_GUESS)  # a search may have drawn it from a range
         if margin > 0:
             guesses[column.name] = ColumnGuess(
                 column, name, "metric", sureness(margin), f"measured: {why}"
@@ -284,12 +286,15 @@ def _behind(
             and _is_many(column)
             and not is_drawn(column, names[name])
         ):
-            counted = _counts_something(column, names[name])
+            counted = _counts_something(column, names[name]) and len(settings) > 1
             moved[name] = (2.5 if counted else A_GUESS), f"{why}; stands behind what was measured"
         if not silent or column.kind == "bool" or column.distinct <= FEW:
             continue
         if column.place > first and max(settings) < first:
-            moved[name] = max(margin, 2.5), f"{why}; stands behind what was measured"
+            # One thing before it may be what a search drew the rest for.
+            least = A_GUESS if len(settings) < 2 and is_own_valued(column) else 2.5
+            margin = least if least < 2.5 else max(margin, least)
+            moved[name] = margin, f"{why}; stands behind what was measured"
         elif column.place < first and max(settings) < first and min(settings) < column.place:
             moved[name] = min(margin, 0.0), why
     return moved

@@ -219,9 +219,9 @@ MEASURES = _measures("""
 3 4 min: write amp, read amp, space amp, w amp, r amp
 3 4 min: write amplification, read amplification, space amplification
 3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
-3 3 min: transfer time, h2d, d2h, slowdown
+3 3 min: transfer time, h2d, d2h, slowdown, prefetch wait, data wait, lock wait
 4 5.5 max: mfu, hfu
-2.5 4 max: utilization, occupancy, efficiency, eff, hit rate, hit ratio, usage
+2.5 4 max: utilization, occupancy, efficiency, eff, hit rate, hit ratio, usage, cpu use, gpu use
 4 9 max: sypd, simulated year per day
 4 4 max: instruction per cycle, insn per cycle, ipc
 3 7 max: wns, tns, negative slack
@@ -233,12 +233,12 @@ MEASURES = _measures("""
 3 6 min!: rtt, round trip, round trip time
 1.5 6 min!: jitter
 2.5 4 min!: lag, consumer lag
-3 5.2 min: energy, joule, kwh, edp, energy delay product, carbon, co2
+3 5.2 min: energy, joule, kwh, k wh, edp, energy delay product, carbon, co2
 2 3.5 min!: power, watt, average power, mean power, power draw
 2 0.5 min!: temperature
 3.5 1 min!: peak memory, max memory, memory used, memory usage, memory peak, memory allocated
 3.5 1 min!: peak rss, max memory allocated, max memory reserved, memory reserved
-3.5 1 min!: memory consumption, peak vram
+3.5 1 min!: memory consumption, peak vram, memory use
 2.5 1 min!: rss, maxrss, vram, memory footprint, peak
 1 1 min!: memory
 3.5 3 max!: accuracy, f1, auc, bleu, rouge, top1, top5, recall, quality, map score, ndcg
@@ -340,7 +340,7 @@ USERS = {"user", "username", "owner", "submitter", "author"}
 
 LABELS = _weighed("""
 6: id, uid, uuid, guid, hash, sha, seed, random seed, random state, hostname, node list, nodelist
-6: rng, rng state, generation method, generation node
+6: seed transpiler, rng, rng state, generation method, generation node
 6: node name, cluster id, proc id
 6: ip, url, path, log file, comment, note, reason, message, error message, description, email
 6: pid, ppid, tid, process id, thread id, host name, host ip, node ip, ip address, port, uri, link
