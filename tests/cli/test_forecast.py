@@ -63,7 +63,7 @@ def test_what_to_launch_at_a_time_to_come(foreseen: datetime, tunerd: Tunerd) ->
     )
     said = tunerd("recommend", "web", "--context", "service=a", "--at", noon.isoformat(), "--json")
     assert said.code == 0, said.err
-    assert 500 < said.json["context"]["rps"] < 1000
+    assert said.json["context"]["rps"] > 500  # by day; at night it would be 100
     assert any("foreseen for" in note for note in said.json["notes"])
     late = (day + timedelta(days=9)).isoformat()
     beyond = tunerd("recommend", "web", "--context", "service=a", "--at", late)

@@ -416,3 +416,13 @@ def test_whatever_both_say_together_it_is_a_belief(seed: int, n: int, wrong: flo
     together = hedged.covariance(asked, told, 2)
     assert together[2] == pytest.approx(variance[2])
     assert (np.abs(together) <= np.sqrt(variance * variance[2]) * (1 + 1e-6)).all()
+
+
+def test_what_faded_tells_no_share() -> None:
+    """Old runs that hardly count any more were at another level, which one process knew."""
+    Z, y = jobs(30, seed=4)
+    old = np.arange(30) < 20
+    score, weight = np.where(old, y - 2.0, y), np.where(old, 0.01, 1.0)
+    told = y + 0.05 * np.random.default_rng(4).normal(size=30)
+    process = LocalGP.fit(GROUPS, Z, score, weight, told, Elsewhere(0.1, 0.1))
+    assert process.hedged(score, weight).alone_share < 0.2

@@ -213,8 +213,10 @@ class LocalGP:
         own = expected + self.share * (self.left_out(each) - expected)
         known = alone._known_left_out(weight)
         apart, missing = known * (alone.left_out(each) - own), score - own
-        firm = HEDGE_JOBS * float((missing**2).mean())
-        share = float(apart @ missing) / max(float(apart @ apart) + firm, 1e-300)
+        counts = np.minimum(weight, 1.0)
+        firm = HEDGE_JOBS * float(counts @ missing**2) / float(counts.sum())
+        agreed = float(counts @ (apart * missing))
+        share = agreed / max(float(counts @ apart**2) + firm, 1e-300)
         fading = min((HEDGED[1] + 1 - len(score)) / FADING, 1.0)
         return replace(self, alone=alone, alone_share=fading * min(max(share, 0.0), 1.0))
 
