@@ -64,7 +64,7 @@ HEDGED = (3, 40)
 it costs a second fit. With more the first has learned what is different here."""
 FADING = 15.0
 """Configurations over which the second's word ends, not all at once."""
-HEDGE_JOBS = 1.0
+HEDGE_JOBS = 2.0
 """Jobs that trusting the first alone counts as, beside the context's own."""
 REPLAYED = (5, 10)
 """Jobs after which a replay looks at the others of a context."""
