@@ -208,17 +208,14 @@ class LocalGP:
         if not HEDGED[0] <= len(score) <= HEDGED[1]:
             return self
         alone = self.fit(self.groups, self.Z, score, weight)
-        each = np.arange(len(score))
+        # Left out, a job is alpha / precision off, in units: equation 5.12.
         expected = self.told + self.level
-        own = expected + self.share * (self.left_out(each) - expected)
-        known = alone._known_left_out(weight)
-        apart, missing = known * (alone.left_out(each) - own), score - own
-        counts = np.minimum(weight, 1.0)
-        firm = HEDGE_JOBS * float(counts @ missing**2) / float(counts.sum())
-        agreed = float(counts @ (apart * missing))
-        share = agreed / max(float(counts @ apart**2) + firm, 1e-300)
+        own = expected + self.share * (score - self.unit * self.alpha / self._precision - expected)
+        other = score - alone.unit * alone.alpha / alone._precision
+        apart = alone._known_left_out(weight) * (other - own)
+        share = _share(np.minimum(weight, 1.0), apart, score - own, HEDGE_JOBS)
         fading = min((HEDGED[1] + 1 - len(score)) / FADING, 1.0)
-        return replace(self, alone=alone, alone_share=fading * min(max(share, 0.0), 1.0))
+        return replace(self, alone=alone, alone_share=fading * share)
 
     @property
     def noise(self) -> float:
@@ -266,8 +263,7 @@ class LocalGP:
 
     def _known_left_out(self, weight: FloatArray) -> FloatArray:
         """(n,) the same of each of its own by the others (equation 5.12); ``weight`` (n,)."""
-        precision = (dtrtri(self.factor, lower=1)[0] ** 2).sum(axis=0)
-        variance = np.maximum(1.0 / precision - np.exp(self.theta[-1]) / weight, 0.0)
+        variance = np.maximum(1.0 / self._precision - np.exp(self.theta[-1]) / weight, 0.0)
         return self._known(self.Z, variance * self.unit**2)
 
     def left_out(self, part: IntArray) -> FloatArray:
@@ -291,13 +287,9 @@ class LocalGP:
         level = ((counts @ rest) - counts * rest) / others
         if elsewhere.apart is not None:
             level = level * _kept(self.level_variance, others)
-        precision = (dtrtri(self.factor, lower=1)[0] ** 2).sum(axis=0)
         missing = rest - level
-        moved = missing - self.unit * self.alpha / precision
-        firm = TOLD_JOBS * float(counts @ missing**2) / float(counts.sum())
-        agreed = float(counts @ (moved * missing)) + firm * elsewhere.share
-        share = agreed / max(float(counts @ moved**2) + firm, 1e-300)
-        return min(max(share, 0.0), 1.0)
+        moved = missing - self.unit * self.alpha / self._precision
+        return _share(counts, moved, missing, TOLD_JOBS, elsewhere.share)
 
     def covariance(self, Z: FloatArray, told: FloatArray | None, row: int) -> FloatArray:
         """(m, C) → (m,) covariance of each with one of them, without the noise of a run."""
@@ -334,6 +326,11 @@ class LocalGP:
 
     def _scaled(self, Z: FloatArray) -> FloatArray:
         return np.asarray(Z * np.exp(-self.theta[self.groups]), np.float64)
+
+    @property
+    def _precision(self) -> FloatArray:
+        """(n,) diagonal of the inverse of their covariance."""
+        return np.asarray((dtrtri(self.factor, lower=1)[0] ** 2).sum(axis=0), np.float64)
 
     @property
     def _slope(self) -> float:
@@ -379,6 +376,21 @@ def replayed_share(
             agreed += float((moved / typical * missing).mean())
             moved_most += float(((moved / typical) ** 2).mean())
     return min(max(agreed / moved_most, 0.0), 1.0)
+
+
+def _share(
+    counts: FloatArray,
+    moved: FloatArray,
+    missing: FloatArray,
+    jobs: float,
+    before: float = 0.0,
+) -> float:
+    """Share, 0 to 1, of what was ``moved`` (n,) at which squares of what is ``missing`` (n,) are
+    smallest, each counting ``counts`` (n,); drawn to ``before`` as by so many ``jobs``."""
+    firm = jobs * float(counts @ missing**2) / float(counts.sum())
+    agreed = float(counts @ (moved * missing)) + firm * before
+    share = agreed / max(float(counts @ moved**2) + firm, 1e-300)
+    return min(max(share, 0.0), 1.0)
 
 
 def _kept(level_variance: float, jobs: FloatArray) -> FloatArray:
