@@ -132,8 +132,8 @@ class StudyForecast(msgspec.Struct, frozen=True, kw_only=True):
     """In the order in which they come."""
 
 
-class _PastOfContext(msgspec.Struct):
-    """What of a context's saved state is read here; a tunerd before this one kept none of it."""
+class _ForeseenContext(msgspec.Struct):
+    """What of a context's saved state is read here; a tunerd before this one kept none."""
 
     foreseen: Any = None
 
@@ -176,7 +176,7 @@ def _contexts(store: Store, name: str, now: datetime) -> list[ContextToCome]:
         return []
     try:
         options = parse_study(generation.text, name).forecast
-        parts = store.context_parts(name, _PastOfContext)
+        parts = store.context_parts(name, _ForeseenContext)
     except (MisconfiguredError, msgspec.ValidationError, CorruptDataError):
         return []  # of another version, or damaged: the daemon says so
     if not options.ahead:

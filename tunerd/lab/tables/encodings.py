@@ -2,6 +2,9 @@
 
 Nothing in a text that is not Unicode says what it is. Each encoding that is in use reads it. The
 right one makes words of it: common characters of one script, small letters behind a capital.
+
+Headers are short, and detectors are made for prose: of the 22 texts in the tests charset-normalizer
+3.5 reads 14 as they are, chardet 7.7 reads 16. These texts were written beside this module.
 """
 
 import codecs
