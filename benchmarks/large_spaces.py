@@ -27,6 +27,7 @@ from benchmarks.search import TUNER_ENVIRONMENT, Situation, learned, most_gpus
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import SearchBudget
+from tunerd.core.searchers.optuna import OptunaOptions
 from tunerd.lab.evaluation.forecast_scores import weighed
 from tunerd.lab.simulation.shipped import ads_study, demo_contexts, shipped_study
 from tunerd.lab.simulation.simulator import simulator_for
@@ -42,8 +43,12 @@ SEARCHERS: dict[str, Mapping[str, object]] = {
     "reinforce": {"searcher": "reinforce"},
     "evolution": {"searcher": "evolution"},
     "random": {"searcher": "random"},
-    "optuna TPE": {"searcher": "optuna", "sampler": "TPESampler", "seeds": (1,)},
-    "optuna CMA-ES": {"searcher": "optuna", "sampler": "CmaEsSampler", "seeds": (1,)},
+    "optuna TPE": {"searcher": "optuna", "own": (OptunaOptions(),), "seeds": (1,)},
+    "optuna CMA-ES": {
+        "searcher": "optuna",
+        "own": (OptunaOptions(sampler="CmaEsSampler"),),
+        "seeds": (1,),
+    },
 }
 SPACES = ("ads-8", "ads-24", "ads-48", "llm-16384")
 Score = Callable[[Codes], FloatArray]

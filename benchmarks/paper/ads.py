@@ -35,6 +35,7 @@ from tunerd.core.recommendation import MadeFrom, Recommendation
 from tunerd.core.searchers import searcher_class
 from tunerd.core.searchers.base import CachedScorer, SearchBudget, Searcher
 from tunerd.core.searchers.local_search import climb
+from tunerd.core.searchers.optuna import OptunaOptions
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -392,8 +393,8 @@ SEARCHERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "evolution": ("evolution", {}),
     "local search": ("local search", {}),
     "random": ("random", {}),
-    "CMA-ES (Optuna)": ("optuna", {"sampler": "CmaEsSampler", "seeds": (1,)}),
-    "TPE (Optuna)": ("optuna", {"sampler": "TPESampler", "seeds": (1,)}),
+    "CMA-ES (Optuna)": ("optuna", {"own": (OptunaOptions(sampler="CmaEsSampler"),), "seeds": (1,)}),
+    "TPE (Optuna)": ("optuna", {"own": (OptunaOptions(),), "seeds": (1,)}),
 }
 
 

@@ -1,6 +1,8 @@
 """Study files: the contract's example whole, every kind of mistake, and what a study answers."""
 
 import math
+import subprocess
+import sys
 import tomllib
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,9 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunerd.core.observation import FeasibilityLabel, Observation, Status, Value
+from tunerd.core.searchers.optuna import OptunaOptions
+from tunerd.core.searchers.reinforce import ReinforceOptions
 from tunerd.core.study import Guard, Study
 from tunerd.core.study.context_key import BucketKey
-from tunerd.core.study_file import StudyFile, parse_study
+from tunerd.core.study.shapes import StudyFileTable
+from tunerd.core.study_file import parse_study, study_schema
+from tunerd.core.study_file.keys import PredictorTable, SearchTable
+from tunerd.core.study_file.plugins import options_by_plugin
 from tunerd.core.study_file.reference import study_page
 from tunerd.errors import MisconfiguredError
 
@@ -111,7 +118,7 @@ def test_content_hash_sees_content_only() -> None:
 
 
 def test_every_key_is_described() -> None:
-    schema = StudyFile.model_json_schema()
+    schema = study_schema()
     tables = [schema, *schema["$defs"].values()]
     for table in tables:
         for key, entry in table["properties"].items():
@@ -281,6 +288,9 @@ def test_values_of_other_types() -> None:
         (SMALL + "[search]\nseeds = [1, 1]", "search.seeds: the same seed twice"),
         (SMALL + "[search]\nseeds = []", "search.seeds: should have at least 1 item"),
         (SMALL + '[predictor]\nname = "trees"', "predictor.name: there is no predictor 'trees'"),
+        (SMALL + "[search]\nstep = 9", "search.step: unknown key; did you mean 'steps'?"),
+        (SMALL + "[search]\nsteps = 0", "search.steps: should be greater than or equal to 1"),
+        (SMALL + '[search]\nsearcher = "random"\nbatch = 1.5', "batch: should be an integer"),
     ],
 )
 def test_a_mistake_says_what_and_where(text: str, wanted: str) -> None:
@@ -303,6 +313,46 @@ def test_all_mistakes_come_at_once_and_none_twice() -> None:
         "constraints.fits",
         "constraints.few",
     ]
+
+
+# ── options of single searchers and predictors ───────────────────────────────────────────────
+
+
+def test_options_of_a_searcher_are_read_whichever_is_named() -> None:
+    """So they were before searchers declared them, and files that have them stay as they are."""
+    text = '[search]\nsampler = "QMCSampler"\nsteps = 7\n'
+    for searcher in ("reinforce", "random"):
+        search = parse_study(f'{SMALL}{text}searcher = "{searcher}"').search
+        assert ReinforceOptions.among(search.own) == ReinforceOptions(steps=7)
+        assert OptunaOptions.among(search.own).sampler == "QMCSampler"
+    assert parse_study(SMALL).search.own == ()
+    assert ReinforceOptions.among(()).batch == 8
+
+
+def test_no_plugin_is_imported_for_a_file_that_sets_none_of_their_options() -> None:
+    program = (
+        "import sys\nfrom tunerd.core.study_file.read import read\n"
+        "for text in sys.argv[1:]:\n    assert not read(text, '').problems\n"
+        "    names = ('reinforce', 'optuna')\n"
+        "    print(*(m for m in names if f'tunerd.core.searchers.{m}' in sys.modules))"
+    )
+    texts = [SMALL + "[search]\nkeep = 3", SMALL + "[search]\nsteps = 3"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *texts], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["", "reinforce"]
+
+
+@pytest.mark.parametrize(
+    ("section", "shared"), [("search", SearchTable), ("predictor", PredictorTable)]
+)
+def test_options_have_defaults_and_names_of_their_own(
+    section: str, shared: type[StudyFileTable]
+) -> None:
+    tables = [shared, *dict.fromkeys(options_by_plugin(section).values())]
+    assert all(isinstance(table(), table) for table in tables)
+    keys = [key for table in tables for key in table.model_fields]
+    assert len(set(keys)) == len(keys)
 
 
 def test_a_wrong_definition_is_not_blamed_on_who_uses_it() -> None:

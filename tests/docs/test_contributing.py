@@ -13,6 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+STUDY = """
+schema = 1
+name = "s"
+objective = { metric = "speed", goal = "maximize" }
+parameters.x = { type = "bool" }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +66,34 @@ def test_what_is_added_keeps_its_contract(copy: Path, kind: str) -> None:
     line = ["-q", "-n", "0", "-p", "no:cacheprovider", *command[1].split()]
     told = run(copy, "-m", "pytest", *line)
     assert re.search(r"\d\d passed", told), told
+
+
+def test_a_predictors_own_options_are_settings_of_a_study(copy: Path) -> None:
+    good = STUDY + '[predictor]\nname = "shallow_trees"\nleaves = 3\nmembers = 2\n'
+    wrong = STUDY.replace('"speed"', '""') + '[predictor]\nname = "shallow_trees"\nleafs = 1\n'
+    program = (
+        "import sys\nfrom tunerd.core.predictors import predictor_class\n"
+        "from tunerd.core.study_file import parse_study\n"
+        "from tunerd.errors import MisconfiguredError\n"
+        "good, plain, wrong = sys.argv[1:]\n"
+        "for text in (good, plain):\n    options = parse_study(text).predictor\n"
+        "    print(predictor_class('shallow_trees').growth(100, options, 0).leaves)\n"
+        "try:\n    parse_study(wrong)\nexcept MisconfiguredError as error:\n"
+        "    print(*error.problems, sep='\\n')\n"
+    )
+    chosen, default, *mistakes = run(copy, "-c", program, good, STUDY, wrong).splitlines()
+    assert (chosen, default) == ("3", "7")
+    for place in (
+        "predictor.leafs",
+        "did you mean 'leaves'",
+        "predictor.leaves",
+        "objective.metric",
+    ):
+        assert place in "\n".join(mistakes)
+    page = run(copy, "-m", "tunerd", "schema", "study", "--markdown")
+    assert "| `leaves` | `7` | Leaves of a tree. |" in page
+    schema = json.loads(run(copy, "-m", "tunerd", "schema", "study"))
+    assert schema["$defs"]["PredictorTable"]["properties"]["leaves"]["maximum"] == 31
 
 
 def test_an_event_format_is_unwrapped(copy: Path) -> None:

@@ -185,7 +185,9 @@ def _way(study: "Study", feasible: int | None) -> str:
     most, seeds = options.evaluations, len(options.seeds)
     searcher = options.searcher
     if searcher == "optuna":
-        searcher += f" ({options.sampler})"
+        from tunerd.core.searchers.optuna import OptunaOptions
+
+        searcher += f" ({OptunaOptions.among(options.own).sampler})"
     asked = f"{_number(most)} prediction{'s' * (most > 1)}"
     by = f"{searcher}, {seeds} seed{'s' * (seeds > 1)}, at most {asked}"
     before = math.prod(len(p.choices) ** p.repeat for p in study.parameters)

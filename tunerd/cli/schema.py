@@ -12,7 +12,7 @@ __all__ = ["schema"]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS = {
     "settings": "tunerd.settings:Settings.model_json_schema",
-    "study": "tunerd.core.study_file:StudyFile.model_json_schema",
+    "study": "tunerd.core.study_file:study_schema",
     "job": "tunerd.events.job:job_schema",
     "half": "tunerd.events.half:half_schema",
     "recommendation": "tunerd.events.recommendation:recommendation_schema",

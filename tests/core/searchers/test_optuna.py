@@ -11,7 +11,7 @@ import pytest
 from tests.contracts.test_searcher import LAYERS, SPACES, separable
 from tests.needs import need_library
 from tunerd.core.searchers.base import SearchBudget
-from tunerd.core.searchers.optuna import MOST_ASKED, OptunaSearcher
+from tunerd.core.searchers.optuna import MOST_ASKED, OptunaOptions, OptunaSearcher
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 
@@ -55,7 +55,7 @@ def test_cma_es_learns_what_is_good() -> None:
     need_library("cmaes", "optuna")
     space = SPACES["wide rule"]
     score = separable(space)
-    options = replace(OPTIONS, sampler="CmaEsSampler", seeds=(1,))
+    options = replace(OPTIONS, own=(OptunaOptions(sampler="CmaEsSampler"),), seeds=(1,))
     found = OptunaSearcher(options).search(
         space, score, np.random.default_rng(1), SearchBudget(300, 1)
     )
@@ -66,7 +66,8 @@ def test_cma_es_learns_what_is_good() -> None:
 def test_a_slow_sampler_is_asked_so_often_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     need_library("optuna", "optuna")
     monkeypatch.setitem(MOST_ASKED, "RandomSampler", 20)
-    space, options = SPACES["wide rule"], replace(OPTIONS, sampler="RandomSampler")
+    space = SPACES["wide rule"]
+    options = replace(OPTIONS, own=(OptunaOptions(sampler="RandomSampler"),))
     found = OptunaSearcher(options).search(
         space, separable(space), np.random.default_rng(1), SearchBudget(200, 5)
     )
@@ -102,4 +103,4 @@ def test_without_torch_it_says_that_one_sampler_needs_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "find_spec", lambda name: None if name == "torch" else there(name))
     with pytest.raises(MisconfiguredError, match=r"the package torch: pip install torch"):
         parse_study(text('sampler = "GPSampler"'))
-    assert parse_study(text('sampler = "TPESampler"')).search.sampler == "TPESampler"
+    assert parse_study(text('sampler = "TPESampler"')).search.own == (OptunaOptions(),)

@@ -9,7 +9,7 @@ the same observations in the same steps are equal bit for bit.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -17,13 +17,16 @@ from tunerd.core.arrays import FloatArray
 from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.predictors.out_of_fold import OutOfFoldPredictions, left_out
 from tunerd.core.predictors.predictions import Predictions
-from tunerd.core.study import Study
+from tunerd.core.study import PluginOptions, Study
 
 __all__ = ["Predictor"]
 
 
 class Predictor(ABC):
     """Predicts the score of configurations in contexts. Register in ``predictors/__init__.py``."""
+
+    options_type: ClassVar[type[PluginOptions]] = PluginOptions
+    """Options of its own."""
 
     @classmethod
     @abstractmethod

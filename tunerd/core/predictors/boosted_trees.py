@@ -29,7 +29,7 @@ from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.predictors.context_effects import ContextEffects
 from tunerd.core.predictors.errors import FEW_ROWS, folds_of, widening
 from tunerd.core.predictors.online import BasePredictions, OnlinePredictor, scored
-from tunerd.core.study import Study
+from tunerd.core.study import PredictorOptions, Study
 
 __all__ = ["BoostedTrees"]
 
@@ -105,7 +105,7 @@ class BoostedTrees(OnlinePredictor[_BoostedTreesBase]):
             shown = replace(rows, X=_without(rows.X, hidden))
             forest = BoosterEnsemble(
                 [
-                    cls.grown(shown, categorical, mask, rest[:, m], options.trees, seed + m)
+                    cls.grown(shown, categorical, mask, rest[:, m], options, seed + m)
                     for m, mask in enumerate(masks)
                 ]
             )
@@ -122,18 +122,19 @@ class BoostedTrees(OnlinePredictor[_BoostedTreesBase]):
         categorical: Sequence[float] | FloatArray,
         mask: BoolArray,
         label: FloatArray,
-        trees: int,
+        options: PredictorOptions,
         seed: int,
     ) -> TreeBooster:
         """Grow one member's trees on the rows of its mask (n,); ``label`` (n,)."""
         data = _data(rows, categorical, np.flatnonzero(mask))
-        return data.grow(label[mask], cls.growth(int(mask.sum()), trees, seed))
+        return data.grow(label[mask], cls.growth(int(mask.sum()), options, seed))
 
     @classmethod
-    def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
+    def growth(cls, n: int, options: PredictorOptions, seed: int) -> TreeOptions:
         """Options for n rows. Capacity grows with the data: many leaves cost ranks on few rows and
         gain some on many. What predictions cost is the number of trees; fewer ones take larger
         steps instead."""
+        trees = options.trees
         leaves = 15 if n < 500 else 31 if n < 1_000 else 63
         min_rows = 3 if n < 500 else 5 if n < 5_000 else 10
         return TreeOptions(trees, leaves, min_rows, seed, min(15.0 / trees, 0.3))

@@ -14,6 +14,7 @@ from tunerd.core.estimators.trees import TreeBooster, TreeOptions
 from tunerd.core.features import FeatureMap
 from tunerd.core.features.rows import FAINT, FeatureRows
 from tunerd.core.predictors.boosted_trees import BoostedTrees
+from tunerd.core.study import PredictorOptions
 
 __all__ = ["ConfigurationTrees", "ExtraTrees"]
 
@@ -38,7 +39,7 @@ class ExtraTrees(BoostedTrees):
         categorical: Sequence[float] | FloatArray,
         mask: BoolArray,
         label: FloatArray,
-        trees: int,
+        options: PredictorOptions,
         seed: int,
     ) -> TreeBooster:
         """See :meth:`BoostedTrees.grown`. A quarter of the trees, far deeper: down to single rows,
@@ -50,7 +51,7 @@ class ExtraTrees(BoostedTrees):
             label[mask],
             rows.weight[mask],
             np.flatnonzero(categorical).tolist(),
-            trees=(trees + 3) // 4,
+            trees=(options.trees + 3) // 4,
             rows_each=ROWS_EACH,
             seed=seed,
         )
@@ -66,10 +67,10 @@ class ConfigurationTrees(BoostedTrees):
     """
 
     @classmethod
-    def growth(cls, n: int, trees: int, seed: int) -> TreeOptions:
+    def growth(cls, n: int, options: PredictorOptions, seed: int) -> TreeOptions:
         """See :meth:`BoostedTrees.growth`."""
         del n
-        return TreeOptions(trees, 7, 3, seed, min(15.0 / trees, 0.3))
+        return TreeOptions(options.trees, 7, 3, seed, min(15.0 / options.trees, 0.3))
 
     @classmethod
     def hidden(cls, features: FeatureMap) -> BoolArray:

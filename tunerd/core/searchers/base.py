@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import ClassVar
 
 import numpy as np
 
 from tunerd.core.arrays import Codes, FloatArray, IntArray, names_of
 from tunerd.core.space import SearchSpace
-from tunerd.core.study import SearchOptions
+from tunerd.core.study import PluginOptions, SearchOptions
 from tunerd.errors import MisconfiguredError, ValidationProblem
 
 __all__ = ["CachedScorer", "ScoreFunction", "SearchBudget", "SearchResult", "Searcher"]
@@ -146,6 +147,9 @@ class CachedScorer:
 
 class Searcher(ABC):
     """Proposes configurations. Register in ``searchers/__init__.py``."""
+
+    options_type: ClassVar[type[PluginOptions]] = PluginOptions
+    """Options of its own."""
 
     def __init__(self, options: SearchOptions) -> None:
         """Raises:

@@ -13,13 +13,14 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers.base import CachedScorer, Searcher
 from tunerd.core.space import SearchSpace
-from tunerd.core.study import SearchOptions
+from tunerd.core.study import PluginOptions, SearchOptions
 
-__all__ = ["OptunaSearcher"]
+__all__ = ["OptunaOptions", "OptunaSearcher"]
 
 BATCH = 8
 """Proposals of one sampler that are scored together. Each is made without knowing the score of the
@@ -33,34 +34,45 @@ PACKAGES = {"CmaEsSampler": ("cmaes", "'tunerd[optuna]'"), "GPSampler": ("torch"
 """What a sampler needs beside Optuna, and what to install for it."""
 
 
+class OptunaOptions(PluginOptions):
+    """Which of Optuna's samplers it asks."""
+
+    sampler: str = Field(
+        default="TPESampler",
+        description="For the searcher optuna: which of its samplers, by the name it has there.",
+    )
+
+
 class OptunaSearcher(Searcher):
     """One Optuna study per seed of the study's ``[search]`` table."""
+
+    options_type = OptunaOptions
 
     @classmethod
     def problem(cls, options: SearchOptions) -> str | None:
         """See :meth:`Searcher.problem`."""
+        sampler = OptunaOptions.among(options.own).sampler
         optuna = ("optuna", "'tunerd[optuna]'")
-        for package, wanted in (optuna, PACKAGES.get(options.sampler, optuna)):
+        for package, wanted in (optuna, PACKAGES.get(sampler, optuna)):
             if find_spec(package) is None:
                 return f"it needs the package {package}: pip install {wanted}"
         usable = _samplers()
-        if options.sampler not in usable:
-            return f"no sampler {options.sampler!r}; there are {', '.join(sorted(usable))}"
+        if sampler not in usable:
+            return f"no sampler {sampler!r}; there are {', '.join(sorted(usable))}"
         return None
 
     def _explore(
         self, space: SearchSpace, scored: CachedScorer, begin: Codes, rng: np.random.Generator
     ) -> None:
+        sampler = OptunaOptions.among(self.options.own).sampler
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is experimental or deprecated is its own matter
             seeds = rng.integers(2**31, size=len(self.options.seeds)).tolist()
-            asking = [
-                _OptunaStudy(space, self.options.sampler, seed, scored.new_lane()) for seed in seeds
-            ]
+            asking = [_OptunaStudy(space, sampler, seed, scored.new_lane()) for seed in seeds]
             if len(begin):
                 for trial in asking:
                     trial.know(begin, scored(begin))
-            idle, left = 0, MOST_ASKED.get(self.options.sampler)
+            idle, left = 0, MOST_ASKED.get(sampler)
             while scored.left and idle < PATIENCE and left != 0:
                 before = len(scored)
                 for trial in asking:

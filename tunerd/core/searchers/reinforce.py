@@ -14,6 +14,7 @@ and what a cycle of learning and polishing leaves of the budget goes into anothe
 """
 
 import numpy as np
+from pydantic import Field
 
 from tunerd.core.arrays import Codes, FloatArray
 from tunerd.core.searchers.base import CachedScorer, Searcher
@@ -22,9 +23,9 @@ from tunerd.core.searchers.local_search import polish
 from tunerd.core.searchers.mutations import EliteMutator, PolicyElites
 from tunerd.core.searchers.policy import CategoricalPolicies
 from tunerd.core.space import SearchSpace
-from tunerd.core.study import SearchOptions
+from tunerd.core.study import PluginOptions, SearchOptions
 
-__all__ = ["ReinforceSearcher"]
+__all__ = ["ReinforceOptions", "ReinforceSearcher"]
 
 ENTROPY = 0.05
 """Weight of the entropy bonus at the first step; it falls to 0 at the last. Advantages have unit
@@ -60,9 +61,32 @@ POLISH_SHARE = 0.2
 """Share of a cycle's budget that is kept for polishing."""
 
 
+class ReinforceOptions(PluginOptions):
+    """How its policies learn."""
+
+    steps: int = Field(
+        default=200,
+        ge=1,
+        le=100_000,
+        description="Steps after which policies of reinforce begin anew, while there is budget.",
+    )
+    batch: int = Field(
+        default=8,
+        ge=2,
+        le=65_536,
+        description="Configurations that each policy of reinforce tries in a step, fewer where the"
+        " budget is short.",
+    )
+    learning_rate: float = Field(
+        default=0.07, gt=0, le=10, description="Step size of a learned policy."
+    )
+
+
 class ReinforceSearcher(Searcher):
     """One policy per seed of the study's ``[search]`` table; a cycle takes at most ``steps`` times
     ``batch`` draws of each."""
+
+    options_type = ReinforceOptions
 
     def _explore(
         self, space: SearchSpace, scored: CachedScorer, begin: Codes, rng: np.random.Generator
@@ -93,10 +117,11 @@ class _ReinforceCycle:
         begin: Codes,
         rng: np.random.Generator,
     ) -> None:
+        own = ReinforceOptions.among(options.own)
         count = self.count = len(options.seeds)
         wide = min(_widest(space) // VALUES, MOST_DRAWS)
-        wanted, steps = max(options.batch, wide), options.steps
-        if wide > options.batch:
+        wanted, steps = max(own.batch, wide), own.steps
+        if wide > own.batch:
             steps = min(steps, max(scored.left // (count * wanted), FEW_STEPS))
         self.size = min(max(scored.left // (count * steps), SMALLEST), wanted)
         self.steps = min(steps, max(scored.left // (count * self.size), 1))
@@ -104,7 +129,7 @@ class _ReinforceCycle:
         self.policies, self.changes = CategoricalPolicies(space, count), EliteMutator(space)
         self.groups = common(space)
         width = sum(self.groups.shape)
-        self.adam = _AdamOptimizer((count, width), options.learning_rate)
+        self.adam = _AdamOptimizer((count, width), own.learning_rate)
         self.idle = np.zeros(count, np.int64)
         self.lanes = np.array([scored.new_lane() for _ in options.seeds])
         self.best = self._begun(begin)

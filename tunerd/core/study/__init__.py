@@ -4,7 +4,15 @@
 """
 
 from tunerd.core.study.mapping import MappingTable
-from tunerd.core.study.parts import Constraint, DerivedValue, Guard, Parameter, SearchOptions
+from tunerd.core.study.parts import (
+    Constraint,
+    DerivedValue,
+    Guard,
+    Parameter,
+    PredictorOptions,
+    SearchOptions,
+)
+from tunerd.core.study.shapes import PluginOptions
 from tunerd.core.study.study import Study
 
 __all__ = [
@@ -13,6 +21,8 @@ __all__ = [
     "Guard",
     "MappingTable",
     "Parameter",
+    "PluginOptions",
+    "PredictorOptions",
     "SearchOptions",
     "Study",
 ]

@@ -13,6 +13,7 @@ from tunerd.core.expressions import Expression
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study.context_key import BucketKey, ValueType, clean_value
 from tunerd.core.study.continuous_range import BETWEEN, ContinuousRange, continuum
+from tunerd.core.study.shapes import PluginOptions
 from tunerd.core.study.signals import SignalQuery
 
 __all__ = [
@@ -296,14 +297,11 @@ class SearchOptions:
     """How candidates are looked for (study file: ``[search]``)."""
 
     searcher: str
-    sampler: str
-    """Of the searcher ``optuna``."""
     seeds: tuple[int, ...]
-    steps: int
-    batch: int
-    learning_rate: float
     evaluations: int
     keep: int
+    own: tuple[PluginOptions, ...] = ()
+    """Where the file sets options that one searcher has for itself: ``ItsOptions.among(own)``."""
 
     @property
     def listed(self) -> int:
@@ -321,6 +319,8 @@ class PredictorOptions:
     members: int
     trees: int
     seed: int
+    own: tuple[PluginOptions, ...] = ()
+    """Where the file sets options that one predictor has for itself: ``ItsOptions.among(own)``."""
 
 
 @dataclass(frozen=True, slots=True)

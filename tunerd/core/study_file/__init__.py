@@ -1,6 +1,7 @@
 """The study file: what a person writes, and the :class:`~tunerd.core.study.Study` it becomes.
 
-:mod:`.keys` has the keys, :mod:`.read` and :mod:`.compile` find every mistake at once.
+:mod:`.keys` and :mod:`.plugins` have the keys, :mod:`.read` and :mod:`.compile` find every mistake
+at once.
 """
 
 import hashlib
@@ -10,11 +11,11 @@ from typing import Any
 
 from tunerd.core.study import Study
 from tunerd.core.study_file.compile import compile_study
-from tunerd.core.study_file.keys import StudyFile
+from tunerd.core.study_file.plugins import study_schema
 from tunerd.core.study_file.read import ParseResult, read, read_tables
 from tunerd.errors import MisconfiguredError
 
-__all__ = ["StudyFile", "parse_study", "with_mapping"]
+__all__ = ["parse_study", "study_schema", "with_mapping"]
 
 
 def parse_study(text: str, file: str = "study.toml") -> Study:

@@ -29,6 +29,7 @@ from tunerd.core.study_file.baselines import baselines_of
 from tunerd.core.study_file.choices import choices_of
 from tunerd.core.study_file.keys import FeatureTable, StudyFile
 from tunerd.core.study_file.messages import Path
+from tunerd.core.study_file.plugins import own_options
 from tunerd.core.study_file.read import ParseResult
 from tunerd.core.study_file.scope import NameScope, reads
 
@@ -77,7 +78,7 @@ class _StudyCompiler:
             "constraints": self.constraints(),
             "baselines": baselines_of(table, self.scope, {p.name: p for p in parameters}),
             "search": self.search(),
-            "predictor": PredictorOptions(**table.predictor.model_dump()),
+            "predictor": self.predictor(),
             "history": HistoryOptions(**table.history.model_dump()),
             "limits": self.limits(),
             "plausibility": self.plausibility(),
@@ -290,7 +291,19 @@ class _StudyCompiler:
 
     def search(self) -> SearchOptions:
         table = self.table.search
-        return SearchOptions(**{**table.model_dump(), "seeds": tuple(table.seeds)})
+        return SearchOptions(
+            table.searcher,
+            tuple(table.seeds),
+            table.evaluations,
+            table.keep,
+            own_options(table),
+        )
+
+    def predictor(self) -> PredictorOptions:
+        table = self.table.predictor
+        return PredictorOptions(
+            table.name, table.members, table.trees, table.seed, own_options(table)
+        )
 
     def known(self, what: str, path: Path, name: str, registered: Collection[str]) -> None:
         if name not in registered:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from tunerd.core.study.context_key import BucketKey
 from tunerd.core.study.parts import ContextFeature, Parameter
 from tunerd.core.study.study import Study
-from tunerd.core.study_file.keys import StudyFile
+from tunerd.core.study_file.plugins import study_file_model
 
 __all__ = ["StudyDifference", "differences"]
 
@@ -163,7 +163,7 @@ def _rest(old: Study, new: Study) -> Iterator[StudyDifference]:
 
 def _tables(study: Study) -> dict[str, Any]:
     """What a file says, defaults filled in, so that a default that is spelt out is no change."""
-    table = StudyFile.model_validate(tomllib.loads(study.text)).model_dump(by_alias=True)
+    table = study_file_model().model_validate(tomllib.loads(study.text)).model_dump(by_alias=True)
     table["baseline"] = {str(i): entry for i, entry in enumerate(table["baseline"], 1)}
     return {name: value for name, value in table.items() if name not in APART}
 

@@ -189,31 +189,11 @@ class SearchTable(StudyFileTable):
         description="Name of the searcher: reinforce, evolution, optuna or random. Where a context"
         " has at most twice `evaluations` feasible configurations, all are looked at instead.",
     )
-    sampler: str = Field(
-        default="TPESampler",
-        description="For the searcher optuna: which of its samplers, by the name it has there.",
-    )
     seeds: list[Seed] = Field(
         default=[1, 2, 3],
         min_length=1,
         max_length=64,
         description="One search per seed; their best are merged.",
-    )
-    steps: int = Field(
-        default=200,
-        ge=1,
-        le=100_000,
-        description="Steps after which policies of reinforce begin anew, while there is budget.",
-    )
-    batch: int = Field(
-        default=8,
-        ge=2,
-        le=65_536,
-        description="Configurations that each policy of reinforce tries in a step, fewer where the"
-        " budget is short.",
-    )
-    learning_rate: float = Field(
-        default=0.07, gt=0, le=10, description="Step size of a learned policy."
     )
     evaluations: int = Field(
         default=10_000, ge=1, le=10_000_000, description="Predictions that one search may ask for."

@@ -7,7 +7,6 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from tunerd.core.expressions import suggestion
-from tunerd.core.study_file.keys import StudyFile
 
 __all__ = ["Path", "dotted", "in_data", "keys_at", "message_for", "said_as_a_whole", "shown"]
 
@@ -32,12 +31,12 @@ _WRONG = {
 """What is best said as a whole, by place."""
 
 
-def message_for(path: Path, details: list[ErrorDetails]) -> str:
-    """Return one sentence for all that pydantic says about one place."""
+def message_for(file: type[BaseModel], path: Path, details: list[ErrorDetails]) -> str:
+    """Return one sentence for all that pydantic says about one place of a file."""
     first = details[0]
     text = first["input"]
     if first["type"] == "missing":
-        return f"is missing: {_description(path)}"
+        return f"is missing: {_description(file, path)}"
     if said_as_a_whole(path):
         return f"{_WRONG[_place(path)]}; not {shown(text)}"
     shapes = dict.fromkeys(_SHAPES[d["type"]] for d in details if d["type"] in _SHAPES)
@@ -85,7 +84,7 @@ def dotted(path: Path) -> str:
     return text
 
 
-def in_data(data: dict[str, Any], where: Path) -> Path:
+def in_data(file: type[BaseModel], data: dict[str, Any], where: Path) -> Path:
     """Drop what pydantic adds to a path to name a member of a union."""
     path: list[str | int] = []
     current: Any = data
@@ -94,29 +93,29 @@ def in_data(data: dict[str, Any], where: Path) -> Path:
             current = current[part]
         except (KeyError, IndexError, TypeError):
             # A key that is missing belongs to a table with fields; all else is a union's member.
-            if place < len(where) - 1 or str(part) not in keys_at(tuple(path)):
+            if place < len(where) - 1 or str(part) not in keys_at(file, tuple(path)):
                 continue
         path.append(part)
     return tuple(path)
 
 
-def keys_at(path: Path) -> list[str]:
+def keys_at(file: type[BaseModel], path: Path) -> list[str]:
     """Return the keys of the table at a path."""
-    model = _model_at(path)
+    model = _model_at(file, path)
     return [info.alias or name for name, info in (model.model_fields if model else {}).items()]
 
 
-def _description(path: Path) -> str:
-    model = _model_at(path[:-1])
+def _description(file: type[BaseModel], path: Path) -> str:
+    model = _model_at(file, path[:-1])
     for name, info in (model.model_fields if model else {}).items():
         if path[-1] in (name, info.alias):
             return info.description or ""
     return "it is needed"
 
 
-def _model_at(path: Path) -> type[BaseModel] | None:
+def _model_at(file: type[BaseModel], path: Path) -> type[BaseModel] | None:
     """Return the model of the table at a path, if it is one with keys of its own."""
-    annotation: Any = StudyFile
+    annotation: Any = file
     for part in path:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             fields = annotation.model_fields.items()

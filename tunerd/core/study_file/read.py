@@ -22,6 +22,7 @@ from tunerd.core.study_file.messages import (
     message_for,
     said_as_a_whole,
 )
+from tunerd.core.study_file.plugins import study_file_model
 from tunerd.core.toml import load_toml
 from tunerd.errors import ValidationProblem
 
@@ -39,6 +40,8 @@ class ParseResult:
     """What could be read, and what was wrong."""
 
     file: str
+    model: type[StudyFile] = StudyFile
+    """What it is checked against."""
     table: StudyFile | None = None
     data: dict[str, Any] = field(default_factory=dict)
     """The whole content as it was written."""
@@ -76,10 +79,11 @@ def read_tables(data: dict[str, Any], file: str) -> ParseResult:
 
 def _validate(reading: ParseResult) -> None:
     data = copy.deepcopy(reading.data)
+    reading.model = study_file_model(data)
     # Unknown keys first: put right, they may be the very ones that are missing.
     for only_unknown in (True, False, False):
         try:
-            reading.table = StudyFile.model_validate(data)
+            reading.table = reading.model.model_validate(data)
         except ValidationError as error:
             errors = error.errors(include_url=False, include_context=False)
         else:
@@ -105,9 +109,9 @@ def _despair(reading: ParseResult, errors: list[ErrorDetails]) -> None:
 
 
 def _put_right(reading: ParseResult, data: dict[str, Any], where: Path) -> None:
-    path = in_data(data, where)
+    path = in_data(reading.model, data, where)
     wrong = str(path[-1])
-    known = keys_at(path[:-1])
+    known = keys_at(reading.model, path[:-1])
     holder = _at(data, path[:-1])
     value = holder.pop(path[-1])
     hint = suggestion(wrong, known) or f"; there are {', '.join(known)}"
@@ -122,12 +126,12 @@ def _put_right(reading: ParseResult, data: dict[str, Any], where: Path) -> None:
 def _leave_out(reading: ParseResult, data: dict[str, Any], errors: list[ErrorDetails]) -> None:
     by_path: dict[Path, list[ErrorDetails]] = {}
     for detail in errors:
-        by_path.setdefault(in_data(data, detail["loc"]), []).append(detail)
+        by_path.setdefault(in_data(reading.model, data, detail["loc"]), []).append(detail)
     for path, details in by_path.items():
         # A union says of a table with a mistake inside that it is not the union's other member.
         inside = any(other != path and other[: len(path)] == path for other in by_path)
         if not inside or said_as_a_whole(path):
-            reading.mistake(path, message_for(path, details))
+            reading.mistake(path, message_for(reading.model, path, details))
     for path in by_path:
         entry = path[:2] if path[0] in (*_NAMED, "baseline") else path[:1]
         reading.left_out.add(entry)

@@ -23,6 +23,7 @@ from tunerd.core.study_file.keys import (
     SearchTable,
     StudyFile,
 )
+from tunerd.core.study_file.plugins import options_by_plugin
 
 __all__ = ["study_page"]
 
@@ -81,7 +82,7 @@ _SECTIONS: dict[str, tuple[type[BaseModel], str]] = {
     "[context]": (FeatureTable, "`name = { … }` for each."),
     "[parameters]": (ParameterTable, "`name = { … }` for each."),
     "[[baseline]]": (BaselineTable, "Any number of them."),
-    "[search]": (SearchTable, "All optional."),
+    "[search]": (SearchTable, "All optional; what only one searcher has stands below."),
     "[predictor]": (PredictorTable, "All optional."),
     "[history]": (HistoryTable, "All optional."),
     "[plausibility]": (
@@ -105,7 +106,14 @@ _SECTIONS: dict[str, tuple[type[BaseModel], str]] = {
 def study_page() -> str:
     """``docs/studies.md``."""
     parts = [_INTRODUCTION, _table("At the top", StudyFile, "")]
-    parts += [_table(title, model, note) for title, (model, note) in _SECTIONS.items()]
+    for title, (model, note) in _SECTIONS.items():
+        parts.append(_table(title, model, note))
+        section = title.strip("[]")
+        if section in ("search", "predictor"):
+            parts += [
+                _table(f"{title}: {name}", options, "")
+                for name, options in options_by_plugin(section).items()
+            ]
     return "".join([*parts, _EXPRESSIONS])
 
 
