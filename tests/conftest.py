@@ -60,9 +60,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("quick"):
-        kept = [item for item in items if _reason(item) is None]
-        config.hook.pytest_deselected(items=[item for item in items if _reason(item) is not None])
-        items[:] = kept
+        sorted_out: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            sorted_out[_reason(item) is None].append(item)
+        config.hook.pytest_deselected(items=sorted_out[False])
+        items[:] = sorted_out[True]
     items[:] = _longest_first(items)
 
 

@@ -21,8 +21,8 @@ _SERVERS = frozenset(
     {"_own_kafka", "browser", "kafka_bootstrap", "kafka_server", "postgres_databases", "secure"}
 )
 """Fixtures: whatever else needs a server asks for one of these."""
-_FITS = frozenset({"filled", "tuning"})
-"""Fixtures: a tune stage on a store, and one that has learned hundreds of jobs."""
+_FITS = frozenset({"filled", "tuned", "tuning"})
+"""Fixtures: a tune stage on a store, and two that have learned."""
 _KINDS = frozenset({"kafka", "postgresql"})
 """Parameters of fixtures that ask for a server when they run."""
 
@@ -33,7 +33,8 @@ def reason(
     """Say why a test is not quick; None for one that is. ``path`` is relative to ``tests``."""
     if path.parts[0] in SLOW_FOLDERS:
         return "processes"
-    if _SERVERS.intersection(fixtures) or any(one in _KINDS for one in map(str, parameters)):
+    texts = (one for one in parameters if isinstance(one, str))  # others may be long to write out
+    if _SERVERS.intersection(fixtures) or any(one in _KINDS for one in texts):
         return "server"
     return "slow" if "slow" in marks or _FITS.intersection(fixtures) else None
 

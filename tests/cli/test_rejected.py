@@ -178,6 +178,7 @@ def test_a_binary_cloudevent_goes_again_with_its_headers(
     assert isinstance(read_job(again.value, again.headers, datetime.now(UTC)), Observation)
 
 
+@pytest.mark.slow
 def test_one_signal_too_many_stays_rejected(
     tunerd: Tunerd, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def whole(learned: Learning) -> int:
     return len(learned.store.observations(NAME))
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_goes_and_changes_nothing(learned: Learning, tunerd: Tunerd) -> None:
     def prune(*words: str) -> Said:
         return tunerd("store", "prune", *words, "--settings", learned.file)
@@ -51,6 +52,7 @@ def test_a_dry_run_says_what_goes_and_changes_nothing(learned: Learning, tunerd:
     assert f"pruned    {counts['pruned']} of them" in status.out
 
 
+@pytest.mark.slow
 def test_the_ledger_and_the_report_say_the_same(learned: Learning, tunerd: Tunerd) -> None:
     def said() -> list[dict[str, object]]:
         ledger = tunerd(
@@ -75,6 +77,7 @@ def test_the_ledger_and_the_report_say_the_same(learned: Learning, tunerd: Tuner
     assert learned.store.usernames(NAME, 1, 160) == users
 
 
+@pytest.mark.slow
 def test_without_a_limit_nothing_goes(learned: Learning, tunerd: Tunerd) -> None:
     said = tunerd("store", "prune", "--settings", learned.file)
     assert (said.code, "retention.max_age_days" in said.err) == (2, True)

@@ -181,6 +181,7 @@ def test_what_takes_the_place_of_a_pruned_job_stands_alone(filled: Store) -> Non
     assert type(job) is Observation
 
 
+@pytest.mark.slow
 def test_old_steps_go_but_the_last_of_each_generation(store: Store) -> None:
     add_study(store)
     with store.transaction() as tx:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.broken_events import NOW
@@ -76,6 +76,7 @@ HALVES = st.lists(st.one_of(STARTED, REPORTED, COMPLETED), min_size=1, max_size=
 )
 
 
+@settings(max_examples=40)
 @given(HALVES, st.data())
 def test_neither_order_nor_repeats_matter(halves: list[JobHalf], data: st.DataObject) -> None:
     again = data.draw(st.lists(st.sampled_from(halves), max_size=4))
@@ -94,6 +95,7 @@ def test_neither_order_nor_repeats_matter(halves: list[JobHalf], data: st.DataOb
     assert seen[0] == seen[1]
 
 
+@settings(max_examples=40)
 @given(HALVES, st.data())
 def test_a_half_joins_alike_after_the_others_were_kept(
     halves: list[JobHalf], data: st.DataObject

@@ -23,11 +23,8 @@ from tunerd.stages.tune import TuneStage
 
 def proposed(tuning: Tuning, mode: str = '"approve"') -> TuneStage:
     """Proposals wait in three contexts."""
-    tuning.publish(mode=mode)
-    tuning.add(random_jobs(60))
-    tune = tuning.start()
-    tuning.run(tune)
-    return tune
+    tuning.learned(mode=mode)
+    return tuning.start()
 
 
 def approved(tuning: Tuning, n: int = 8) -> tuple[TuneStage, Recommendation]:

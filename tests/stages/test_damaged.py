@@ -14,9 +14,7 @@ from tunerd.store import Store
 
 def _learned(tuning: Tuning, jobs: int = 40) -> None:
     """A study that has learned, in a process that is gone."""
-    tuning.publish()
-    tuning.add(random_jobs(jobs))
-    tuning.run(tuning.start())
+    tuning.learned(jobs)
     tuning.outbox()
     tuning.heard.reports.clear()
 
@@ -119,69 +117,68 @@ def test_what_operators_ordered_outlives_a_damaged_state(tuning: Tuning) -> None
     assert tuning.heard.of(telemetry.StudyRelearned)
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments", "why"),
-    [
-        ("campaign", '{"jobs": 3}', "context"),
-        ("campaign", '{"context": [], "jobs": 3, "rounds": 1, "round_size": 3}', "context"),
-        (
-            "campaign",
-            '{"context": {"n": 8}, "jobs": "3", "rounds": 1, "round_size": 3, "repeats": 1}',
-            "jobs",
-        ),
-        (
-            "campaign",
-            '{"context": {"n": 8}, "jobs": -3, "rounds": 1, "round_size": 3, "repeats": 1}',
-            "jobs",
-        ),
-        (
-            "campaign",
-            '{"context": {"n": 8}, "jobs": 3, "rounds": 1, "round_size": 3, "repeats": null}',
-            "repeats",
-        ),
-        ("cancel", "{}", "context_key"),
-        ("cancel", '{"context_key": ["toy"]}', "context_key"),
-        ("approve", '{"context_key": "toy"}', "recommendation_id"),
-        ("decline", '{"context_key": 7, "recommendation_id": "x"}', "context_key"),
-        ("pause", '{"context": "n=8"}', "context"),
-        ("pause", '{"context": {"n": {"at least": 8}}}', "context"),
-        ("pause", "{}", "context"),
-        ("resume", '{"context": [["n", 8]]}', "context"),
-        ("pin", '{"context": {}, "config": ["x", 2]}', "config"),
-        ("pin", '{"context": {}}', "config"),
-        ("forbid", '{"context": {}, "config": {"x": [2]}}', "config"),
-        ("lift", '{"number": "1"}', "number"),
-        ("back", '{"version": [1]}', "version"),
-        ("back", "{}", "version"),
-        ("latest", "[]", "damaged"),
-        ("end", '"now"', "damaged"),
-        ("pause", "null", "damaged"),
-        ("pause", "{", "damaged"),
-        ("dance", '{"context": 1}', "dance"),
-    ],
-)
-def test_a_command_with_wrong_arguments_is_refused_with_the_reason_and_all_goes_on(
-    tuning: Tuning, command: str, arguments: str, why: str
+WRONG = [
+    ("campaign", '{"jobs": 3}', "context"),
+    ("campaign", '{"context": [], "jobs": 3, "rounds": 1, "round_size": 3}', "context"),
+    (
+        "campaign",
+        '{"context": {"n": 8}, "jobs": "3", "rounds": 1, "round_size": 3, "repeats": 1}',
+        "jobs",
+    ),
+    (
+        "campaign",
+        '{"context": {"n": 8}, "jobs": -3, "rounds": 1, "round_size": 3, "repeats": 1}',
+        "jobs",
+    ),
+    (
+        "campaign",
+        '{"context": {"n": 8}, "jobs": 3, "rounds": 1, "round_size": 3, "repeats": null}',
+        "repeats",
+    ),
+    ("cancel", "{}", "context_key"),
+    ("cancel", '{"context_key": ["toy"]}', "context_key"),
+    ("approve", '{"context_key": "toy"}', "recommendation_id"),
+    ("decline", '{"context_key": 7, "recommendation_id": "x"}', "context_key"),
+    ("pause", '{"context": "n=8"}', "context"),
+    ("pause", '{"context": {"n": {"at least": 8}}}', "context"),
+    ("pause", "{}", "context"),
+    ("resume", '{"context": [["n", 8]]}', "context"),
+    ("pin", '{"context": {}, "config": ["x", 2]}', "config"),
+    ("pin", '{"context": {}}', "config"),
+    ("forbid", '{"context": {}, "config": {"x": [2]}}', "config"),
+    ("lift", '{"number": "1"}', "number"),
+    ("back", '{"version": [1]}', "version"),
+    ("back", "{}", "version"),
+    ("latest", "[]", "damaged"),
+    ("end", '"now"', "damaged"),
+    ("pause", "null", "damaged"),
+    ("pause", "{", "damaged"),
+    ("dance", '{"context": 1}', "dance"),
+]
+"""A command, its arguments as somebody wrote them, and a word of the reason for refusing it."""
+
+
+def test_commands_with_wrong_arguments_are_refused_with_the_reason_and_all_goes_on(
+    tuning: Tuning,
 ) -> None:
     _learned(tuning)
-    number = tuning.command(command, of="a row that somebody wrote")
+    numbers = [tuning.command(name, of="a row that somebody wrote") for name, _, _ in WRONG]
     later = tuning.command("pause", context={"n": 4})
-    tamper(
-        tuning.store,
-        "UPDATE commands SET arguments = ?, at = 'yesterday' WHERE id = ?",
-        arguments,
-        number,
-    )
+    for number, (_, arguments, _) in zip(numbers, WRONG, strict=True):
+        statement = "UPDATE commands SET arguments = ?, at = 'yesterday' WHERE id = ?"
+        tamper(tuning.store, statement, arguments, number)
     _goes_on(tuning, 40)
-    result = tuning.result(number) or ""
-    assert result.startswith("refused: ")
-    assert why in result
+    for number, (name, arguments, why) in zip(numbers, WRONG, strict=True):
+        result = tuning.result(number) or ""
+        assert result.startswith("refused: "), (name, arguments)
+        assert why in result, (name, arguments)
+        assert (given := tuning.store.command(number)) is not None
+        assert words(number, name, given.arguments)
     assert tuning.result(later) == "paused; 1 recommendation withdrawn"
-    tamper(tuning.store, "UPDATE commands SET result = 'in force' WHERE id = ?", number)
+    tamper(tuning.store, "UPDATE commands SET result = 'in force' WHERE id != ?", later)
     tamper(tuning.store, "UPDATE study_states SET state = '{'")  # orders are read from commands
     tuning.run(tuning.start())
     assert not tuning.heard.of(telemetry.StudySetAside)
-    assert words(number, command, given.arguments) if (given := tuning.store.command(number)) else 0
 
 
 def test_a_study_that_ended_stays_so_when_its_state_is_damaged(tuning: Tuning) -> None:

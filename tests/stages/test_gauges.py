@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tests.stages.fakes import FakeStream
-from tests.stages.tuning import TOPIC, Tuning, random_jobs, tamper
+from tests.stages.tuning import TOPIC, Tuning, tamper
 from tunerd import telemetry
 from tunerd.events import from_bytes
 from tunerd.metrics.exporter import MetricsExporter
@@ -19,9 +19,7 @@ NAME = "tunerd_recommended_parameter"
 @pytest.fixture
 def recommended(tuning: Tuning) -> Tuning:
     """Recommendations are out in three contexts."""
-    tuning.publish()
-    tuning.add(random_jobs(60))
-    tuning.run(tuning.start())
+    tuning.learned()
     return tuning
 
 

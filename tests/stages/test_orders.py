@@ -25,9 +25,7 @@ KEYS = {n: Tuning.key(n) for n in (4, 8, 16)}
 
 def published(tuning: Tuning, mode: str = '"publish"') -> None:
     """Recommendations are out, or proposed, in three contexts."""
-    tuning.publish(mode=mode)
-    tuning.add(random_jobs(60))
-    tuning.run(tuning.start())
+    tuning.learned(mode=mode)
     tuning.outbox()
 
 

@@ -186,6 +186,7 @@ def test_a_client_that_does_not_know_the_signal_follows_the_plan(tmp_path: Path)
     assert reader.choose(BASE, "1", now=NOW) is None
 
 
+@pytest.mark.slow
 def test_a_plan_goes_out_with_the_forecast_and_is_withdrawn_when_the_signal_leaves_its_band(
     store: Store, time: Time
 ) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.core.tuning import TEXT, changed
-from tests.stages.tuning import Tuning, random_jobs, true_speed
+from tests.stages.tuning import Tuning, true_speed
 from tunerd.core.recommendation import State
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -17,9 +17,7 @@ from tunerd.stages.preview import GenerationPreview, preview
 
 @pytest.fixture
 def tuning(tuning: Tuning) -> Tuning:
-    tuning.publish()
-    tuning.add(random_jobs(60))
-    tuning.run(tuning.start())
+    tuning.learned()
     tuning.outbox()
     return tuning
 

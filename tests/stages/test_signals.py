@@ -431,6 +431,7 @@ def test_a_study_with_two_signals_is_planned_where_both_are_known(store: Store, 
     assert plan["why"].startswith("queue: 5e+08 is outside the 98 % band")
 
 
+@pytest.mark.slow
 def test_a_signal_that_stopped_is_not_planned_on(store: Store, time: Time) -> None:
     ran_in(store, time, TEXT, {"service": "a"})
     short_load(store, time, 'rps{service="a"}')
@@ -581,6 +582,7 @@ def test_a_shift_belongs_to_the_signal_whichever_contexts_share_it() -> None:
     assert (over.phase, over.drift_id, over.feature) == ("over", began.drift_id, "load")
 
 
+@pytest.mark.slow
 def test_late_points_reach_a_forecaster_that_runs(store: Store, time: Time) -> None:
     """Days of the past come in, long after they were over."""
     ran_in(store, time, TEXT, {"service": "a"})

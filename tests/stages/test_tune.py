@@ -408,9 +408,7 @@ def slow_searches(
 
 
 def test_observing_publishes_nothing_and_says_what_it_would(tuning: Tuning) -> None:
-    tuning.publish(mode='"observe"')
-    tuning.add(random_jobs(40))
-    tuning.run(tuning.start())
+    tuning.learned(40, mode='"observe"')
     assert [row.state for row in tuning.rows().values()] == ["observed"] * 3
     assert tuning.outbox() == []
     assert len(tuning.lines.of("would recommend")) == 3
@@ -424,10 +422,8 @@ def test_observing_publishes_nothing_and_says_what_it_would(tuning: Tuning) -> N
 
 
 def test_approving_publishes_what_was_proposed(tuning: Tuning) -> None:
-    tuning.publish(mode='"approve"')
-    tuning.add(random_jobs(40))
+    tuning.learned(40, mode='"approve"')
     tune = tuning.start()
-    tuning.run(tune)
     assert {row.state for row in tuning.rows().values()} == {"pending"}
     assert tuning.outbox() == []
     proposed = tuning.said()
@@ -448,10 +444,8 @@ def test_approving_publishes_what_was_proposed(tuning: Tuning) -> None:
 
 
 def test_an_approved_one_stays_until_a_newer_proposal_is_approved(tuning: Tuning) -> None:
-    tuning.publish(mode='"approve"')
-    tuning.add(random_jobs(40))
+    tuning.learned(40, mode='"approve"')
     tune = tuning.start()
-    tuning.run(tune)
     first = tuning.said()
     tuning.command(
         "approve", context_key=first.context_key, recommendation_id=first.recommendation_id
@@ -527,10 +521,8 @@ def test_a_campaign_asks_for_runs_round_by_round(tuning: Tuning) -> None:
 
 
 def test_a_campaign_without_a_random_start_begins_with_the_best_predicted(tuning: Tuning) -> None:
-    tuning.publish()
-    tuning.add(random_jobs(40))
+    tuning.learned(40)
     tune = tuning.start()
-    tuning.run(tune)
     tuning.command("campaign", context={"n": 8}, jobs=0, rounds=1, round_size=3, repeats=1)
     tuning.run(tune)
     said = tuning.said()
@@ -544,9 +536,7 @@ def test_a_campaign_without_a_random_start_begins_with_the_best_predicted(tuning
 
 def published(tuning: Tuning) -> None:
     """Recommendations are out in three contexts, and sent."""
-    tuning.publish()
-    tuning.add(random_jobs(40))
-    tuning.run(tuning.start())
+    tuning.learned(40)
     assert len(tuning.outbox()) == 3
 
 

@@ -1,9 +1,10 @@
 """One study and the tune stage on it: what its tests have in common."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from tunerd.events import from_bytes
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.tune import HOUSEKEEP_EVERY_S, TuneStage
 from tunerd.store import RecommendationRow, Store, open_store
+from tunerd.telemetry import Report
 
 __all__ = ["Lines", "Tuning", "another", "job", "random_jobs", "study", "tamper", "true_speed"]
 
@@ -40,6 +42,19 @@ class Lines:
 
     def of(self, event: str) -> list[dict[str, Any]]:
         return [detail for name, detail in self.lines if name == event]
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """What a study's first jobs came to."""
+
+    store: sqlite3.Connection
+    at: datetime
+    reports: Sequence[Report]
+    lines: Sequence[tuple[str, dict[str, Any]]]
+
+
+_SNAPSHOTS: dict[Hashable, _Snapshot] = {}
 
 
 @dataclass
@@ -107,6 +122,29 @@ class Tuning:
             steps += 1
             assert steps < 1000
         return steps
+
+    def learned(self, jobs: int = 60, mode: str = '"publish"') -> None:
+        """The study is there, has learned so many jobs, and its tuner process is gone.
+
+        The first test does it. Those after it get a copy, as the same jobs teach the same.
+        """
+        key, path = (jobs, mode, self.settings), self.store._database.path
+        assert path is not None
+        assert self.store.study(NAME) is None
+        with closing(sqlite3.connect(path)) as here:
+            if key in _SNAPSHOTS:
+                _SNAPSHOTS[key].store.backup(here)
+                self.time.at = _SNAPSHOTS[key].at
+                self.heard.reports.extend(_SNAPSHOTS[key].reports)
+                self.lines.lines.extend(_SNAPSHOTS[key].lines)
+                return
+            self.publish(mode=mode)
+            self.add(random_jobs(jobs))
+            self.run(self.start())
+            kept = sqlite3.connect(":memory:", check_same_thread=False)
+            here.backup(kept)
+        reports, lines = tuple(self.heard.reports), tuple(self.lines.lines)
+        _SNAPSHOTS[key] = _Snapshot(kept, self.time.at, reports, lines)
 
     def command(self, name: str, **arguments: Any) -> int:
         """An operator gives a command."""

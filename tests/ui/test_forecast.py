@@ -83,6 +83,7 @@ def test_the_page_has_bands_plan_and_what_came(
     assert said == told
 
 
+@pytest.mark.slow
 def test_contexts_that_come_by_the_hour_of_the_week_are_shown(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -322,6 +322,7 @@ def test_a_node_that_is_in_all_jobs_of_a_configuration_counts_at_most_its_share(
     assert slow <= (8 / 12 + 0.03) * total + 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0, 1, 3])
 def test_who_comes_new_to_what_many_nodes_have_run_counts_at_most_his_share(between: int) -> None:
     """Of all that ran it only so many are remembered; the new one is, also with others between."""
@@ -511,6 +512,7 @@ def test_a_campaign_keeps_to_the_steps_as_well() -> None:
     assert found[-1] == json.dumps(STEP)
 
 
+@pytest.mark.slow
 def test_a_round_begins_with_what_is_expected_to_bring_most() -> None:
     """A run that fails brings nothing: the riskiest is not launched first."""
     tuner = Tuner(study(), Inline())

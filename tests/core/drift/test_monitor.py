@@ -122,6 +122,7 @@ def test_what_tunerd_makes_jobs_run_is_no_shift_of_inputs() -> None:
     assert [one for one in found if one.drift.parameter] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("follow", [False, True], ids=["nobody follows", "all follow"])
 def test_more_failures_than_expected_are_told(*, follow: bool) -> None:
     def fails(number: int, _context: int, _tp: int, _precision: int) -> float:
@@ -258,6 +259,7 @@ def test_units_of_the_objective_do_not_matter(scale: float, shift: float, at: in
     assert said(scale, shift * scale) == said(1.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [10, 300, 1_050, 1_150])
 def test_what_was_dumped_goes_on_as_if_nothing_happened(cut: int) -> None:
     def slower(number: int, context: int, tp: int, _precision: int) -> float:

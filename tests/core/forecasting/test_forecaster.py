@@ -53,12 +53,14 @@ def scored(values: FloatArray, first: int) -> tuple[float, float, float]:
     return float(np.mean(errors)), float(np.mean(naive, axis=0).min()), float(np.mean(inside))
 
 
+@pytest.mark.slow
 def test_a_week_is_foreseen_better_than_as_a_week_ago_within_bands_that_hold() -> None:
     error, naive, inside = scored(weekly(12), 8 * WEEK)
     assert error < 0.9 * naive
     assert 0.72 <= inside <= 0.88
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_foreseen_it_does_no_harm() -> None:
     walk = np.cumsum(np.random.default_rng(3).normal(0, 1.0, 8 * WEEK)) + 200
     forecaster = rolled(walk, until=6 * WEEK)
@@ -75,6 +77,7 @@ def test_where_nothing_can_be_foreseen_it_does_no_harm() -> None:
     assert np.mean(errors) < 1.1 * np.mean(last)
 
 
+@pytest.mark.slow
 def test_a_level_that_moved_is_followed_and_told() -> None:
     values = weekly(10, noise=2.0)
     values[8 * WEEK :] += 150
@@ -87,10 +90,12 @@ def test_a_level_that_moved_is_followed_and_told() -> None:
     assert 8 * WEEK <= forecaster.shifted_at <= 8 * WEEK + 2 * DAY
 
 
+@pytest.mark.slow
 def test_a_quiet_signal_tells_no_shift() -> None:
     assert rolled(weekly(10)).shifted_at is None
 
 
+@pytest.mark.slow
 def test_an_outage_is_not_foreseen_again_a_day_later() -> None:
     values = weekly(8, noise=1.0)
     values[7 * WEEK + 40 : 7 * WEEK + 50] = 0.0
@@ -101,6 +106,7 @@ def test_an_outage_is_not_foreseen_again_a_day_later() -> None:
     assert np.all(forecast.quantile(0.5)[:10] > 0.6 * came)
 
 
+@pytest.mark.slow
 def test_gaps_are_bridged() -> None:
     values = weekly(8)
     values[6 * WEEK : 6 * WEEK + 30] = math.nan
@@ -111,6 +117,7 @@ def test_gaps_are_bridged() -> None:
     assert np.all(np.diff(forecast.quantiles, axis=1) >= 0)
 
 
+@pytest.mark.slow
 def test_the_same_points_give_the_same_forecast() -> None:
     first, second = rolled(weekly(4)).forecast(), rolled(weekly(4)).forecast()
     assert first is not None
@@ -141,6 +148,7 @@ def test_a_rate_is_not_foreseen_below_nothing() -> None:
     assert forecast.quantiles.min() >= 0.0
 
 
+@pytest.mark.slow
 def test_a_probability_is_read_off_the_quantiles() -> None:
     forecast = rolled(weekly(6)).forecast()
     assert forecast is not None
@@ -152,6 +160,7 @@ def test_a_probability_is_read_off_the_quantiles() -> None:
     assert forecast.step_of(forecast.made_at * HOUR - 1) is None
 
 
+@pytest.mark.slow
 def test_one_that_resumes_beside_a_long_series_foresees_like_one_that_was_there() -> None:
     values = weekly(16)
     late = SignalForecaster(HOUR, DAY, every=3)

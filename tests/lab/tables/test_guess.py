@@ -845,6 +845,7 @@ def test_any_name_is_read(name: str) -> None:
     read_name(name)
 
 
+@pytest.mark.slow
 def test_a_name_of_many_slashes_is_read_like_a_short_one() -> None:
     """With the square of its length this took minutes, beyond the limit of a test."""
     assert read_name("part/" * 40_000 + "tokens_per_s").goal == "maximize"
