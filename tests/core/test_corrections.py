@@ -132,8 +132,10 @@ def test_the_model_learns_an_end_that_changes_nothing_only_once() -> None:
         assert rows.score[~(rows.score != rows.score)].max() < 20
 
 
-@pytest.mark.parametrize("end", [{}, {"speed": SPEED / 2}, {"status": Status.OUT_OF_MEMORY}])
-@pytest.mark.parametrize("before", [60, 330])
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [(60, {}), (330, {"speed": SPEED / 2}), (60, {"status": Status.OUT_OF_MEMORY})],
+)
 def test_it_comes_out_the_same_after_a_restart(before: int, end: dict[str, Any]) -> None:
     found = jobs(before=before, **end)
     more = random_jobs(20, seed=1, first=len(found) + 1)

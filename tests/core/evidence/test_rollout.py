@@ -83,8 +83,7 @@ def test_what_is_no_better_rarely_wins_however_often_one_looks(law: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["normal", "student"])
-@pytest.mark.parametrize("noise", [0.01, 0.15])
+@pytest.mark.parametrize(("law", "noise"), [("normal", 0.15), ("student", 0.01)])
 def test_a_configuration_that_is_no_better_is_rarely_promoted(law: str, noise: float) -> None:
     """With noise that has to be found out, and one job in ten for the challenger."""
     rng = np.random.default_rng(3)
