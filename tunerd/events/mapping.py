@@ -37,7 +37,7 @@ _WHOLE = frozenset({"attempt", "steps", "gpus"})
 _FLAGS = frozenset({"partial", "history"})
 _SECTIONS = ("context", "config", "metrics", "labels")
 _FIELDS = tuple(name for name in HalfEvent.__struct_fields__ if name not in ("schema", *_SECTIONS))
-_NUMBERS = ("number", "1.234,5", "1,234.5", "duration", "size")
+_NUMBERS = ("number", "1.234,5", "1,234.5", "duration", "size", "count")
 _KEYS = ("name", "when", "fields", *_SECTIONS)
 _VALUE_KEYS = (
     "path",

@@ -18,6 +18,7 @@ __all__ = [
     "PLAIN",
     "SPREAD",
     "NumberNotation",
+    "read_count",
     "read_duration",
     "read_quantity",
     "read_size",
@@ -267,12 +268,33 @@ def read_size(text: str) -> int | float:
     return int(size) if size.is_integer() and abs(size) < 2**62 else size
 
 
+_COUNT = re.compile(
+    rf"(?P<number>[+-]?(?:{_AMOUNT})(?:[eE][+-]?[0-9]{{1,2}})?)\s*(?P<prefix>[kKMGTP]?)"
+)
+
+
+def read_count(text: str) -> int | float:
+    """A number with a decimal prefix: ``880.0K``, ``12.5k``, ``3M``, ``512``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    bare = text.strip()
+    match = _COUNT.fullmatch(bare) if len(bare) <= MAX_LENGTH else None
+    if match is None:
+        raise ValueError("expected a count such as 12.5k, 880.0K or 3M")
+    power = " KMGTP".index(match["prefix"].upper() or " ")
+    count = float(_exact(match["number"]) * 1_000**power)
+    return int(count) if count.is_integer() and abs(count) < 2**53 else count
+
+
 _READERS = {
     "number": _number,
     "1.234,5": _comma_decimal,
     "1,234.5": _point_decimal,
     "duration": read_duration,
     "size": read_size,
+    "count": read_count,
 }
 _EXPECTED = {
     "number": "a number",
@@ -280,4 +302,5 @@ _EXPECTED = {
     "1,234.5": "a number written like 1,234.5",
     "duration": "a duration such as 1-02:03:04, 00:05.079, 1h 20m or 350ms",
     "size": "a size such as 16G, 3532K, 4 GiB or 1.5 GB",
+    "count": "a count such as 12.5k, 880.0K or 3M",
 }

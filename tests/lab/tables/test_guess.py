@@ -90,6 +90,8 @@ def test_sketches_of_tables(tmp_path: Path) -> None:
         ("#", ("n",)),
         ("", ()),
         ("日本", ()),
+        ("线程数", ("thread",)),
+        ("バッチサイズ", ("batch", "size")),
     ],
 )
 def test_words_of_names(name: str, expected: tuple[str, ...]) -> None:
@@ -378,6 +380,7 @@ def test_what_is_measured_beside_a_speed_that_cannot_be_read_is_no_objective(
     [
         ("03/14/2026 01:{:02d}:59 PM", "finished_at", "%m/%d/%Y %I:%M:%S %p"),
         ("3/14/2026 1:{:02d} PM", "finished_at", "%m/%d/%Y %I:%M %p"),
+        ("Mar 14, 2026 1:{:02d} PM", "finished_at", "%b %d, %Y %I:%M %p"),
         ("46095.{:02d}42", "ignored", "auto"),
         ("2026-03-14T13:{:02d}:59", "finished_at", "auto"),
     ],
@@ -405,6 +408,18 @@ def test_the_last_resort_is_a_context_that_varies(tmp_path: Path) -> None:
     guesses = guessed(_rows(50, model=["a", "b"], nodes=[1, 2], runtime=_speed), tmp_path / "a.csv")
     (parameter,) = guesses.having("parameter")
     assert parameter.unsure
+
+
+def test_what_may_have_been_set_is_tuned_where_nothing_else_can_be(tmp_path: Path) -> None:
+    """Guild AI's runs of a search over ``x``: which stands behind the time that was measured."""
+    rng = random.Random(3)
+    rows = [
+        {"run": f"{n:08x}", "operation": "train", "time_s": 9 + rng.random(), "noise": 0.1,
+         "x": round(rng.uniform(-2, 2), 6), "loss": rng.random()}
+        for n in range(30)
+    ]  # fmt: skip
+    (parameter,) = guessed(rows, tmp_path / "runs.csv").having("parameter")
+    assert (parameter.column.name, parameter.unsure) == ("x", True)
 
 
 @pytest.mark.parametrize(
@@ -501,6 +516,12 @@ RATES = {
     "requests_per_second_mean": "requests/s",
     "ns/day": "ns/day",
     "jobs_per_hour": "jobs/h",
+    "スループット(件/秒)": "items/s",
+    "スループット（件／秒）": "items/s",
+    "吞吐量(请求/秒)": "requests/s",
+    "每秒请求数": "requests/s",
+    "처리량 (건/초)": "items/s",
+    "пропускная способность (запросов/с)": "requests/s",
     "Gbps": "Gbit/s",
     "tgs": "tokens/s/GPU",
     "throughput": "",
@@ -525,6 +546,10 @@ DURATIONS = {
     "joules_per_token": "J/token",
     "seconds": "s",
     "millis": "ms",
+    "延迟（毫秒）": "ms",
+    "実行時間(秒)": "s",
+    "지연 시간(밀리초)": "ms",
+    "время, с": "s",
     **dict.fromkeys(("nll", "drop_rate", "rtt", "cross_entropy"), ""),
 }
 BOTH_WAYS = [
@@ -648,6 +673,18 @@ def test_what_follows_is_found_in_small_grids_too(
     ]
     found = roles(guessed(rows, tmp_path / "jobs.csv"))
     assert found[name] == "derived", found
+
+
+def test_what_follows_from_the_context_alone_is_of_the_context(tmp_path: Path) -> None:
+    """Weights of a model and its positions, whatever else is tuned."""
+    sizes = {"125m": 124_000_000, "350m": 354_000_000, "1b": 1_300_000_000}
+    rows = [
+        {"model": m, "n_params": sizes[m] + 768 * s, "seq_len": s, "micro_batch": b,
+         "grad_accum": a, "tokens_per_s": 9e12 / sizes[m] * (1 + b / 90) + 1.37 * s / b + a}
+        for m in sizes for s in (2048, 4096, 8192) for b in (1, 2, 4, 8, 12, 16) for a in (1, 2)
+    ]  # fmt: skip
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert (found["n_params"], found["micro_batch"]) == ("context", "parameter")
 
 
 def test_configurations_that_ran_several_times_make_nothing_follow(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from tests.lab.tables.test_guess import guessed, roles
 from tunerd.errors import MisconfiguredError
+from tunerd.lab.tables import derived_columns
 from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.files import TableRow, open_table
 from tunerd.lab.tables.guess import TableGuess
 from tunerd.lab.tables.metadata_columns import meaning
+from tunerd.lab.tables.profile import ColumnProfile
 
 RNG = random.Random(11)
 
@@ -664,6 +666,11 @@ def test_an_objective_that_rises_with_a_cost_is_not_surely_one(tmp_path: Path) -
         *((n, "maximize", True) for n in ("ns/day", "us per day", "SYPD", "sim days per hour")),
         *((n, "maximize", True) for n in ("instructions per cycle", "insn per cycle", "IPC")),
         *((n, "maximize", True) for n in ("fitness", "MRR", "nDCG@10", "mAP50", "r2_score")),
+        *((n, "maximize", True) for n in ("Score ↑", "time (higher is better)", "AUROC")),
+        *((n, "minimize", True) for n in ("FID ↓", "throughput (Lower is better)", "regret")),
+        *((n, "minimize", False) for n in ("$/hour", "€ per hour")),
+        *((n, "maximize", True) for n in ("avg_prec", "average precision")),
+        *((n, "maximize", True) for n in ("ep_rew_mean", "rollout/ep_rew_mean", "EpRet")),
         *((n, "minimize", True) for n in ("hours per sim day", "wall min per simulated day")),
         *((n, "minimize", True) for n in ("sec/day", "h/ns", "days/ns", "hours per model year")),
         *((n, "minimize", True) for n in ("耗时(s)", "レイテンシ(ms)", "neg_throughput")),
@@ -690,6 +697,10 @@ def test_sizes_in_capitals_are_no_rates(tmp_path: Path) -> None:
     found = roles(guesses)
     assert {found["TP"], found["PP"], found["MBS"]} == {"parameter"}
     assert found["GBS"] in ("context", "parameter")
+    for batches in ([1536, 3072], [96, 1000, 1500]):
+        wide = _drawn(TP=[1, 2, 4], PP=[1, 2], MBS=[1, 2, 4], GBS=batches, tflops=300.0)
+        assert guessed(wide, tmp_path / "wide.csv").objective.column.name == "tflops"
+        assert roles(guessed(wide, tmp_path / "wide.csv"))["GBS"] in ("context", "parameter")
     rows = [row | {"MBS": near(90.0)} for row in rows]
     guesses = guessed(rows, tmp_path / "rates.csv")
     assert (guesses.objective.column.name, guesses.goal) == ("MBS", "maximize")
@@ -771,3 +782,51 @@ def test_names_of_what_machines_use(name: str, tmp_path: Path) -> None:
     rows = _drawn(threads=[1, 2, 4], bucket_cap_mb=[25, 50], step_ms=90.0)
     rows = [row | {name: rng.randint(80, 95)} for row in rows]
     assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("metric", "objective")
+
+
+@pytest.mark.parametrize(
+    "name", ["ep_rew_mean", "branches", "rows_in", "bytes_out", "records_read", "episode_len"]
+)
+def test_what_runs_count_and_earn_is_called_measured(name: str) -> None:
+    read = read_name(name)
+    assert read.weight("measured") > max(read.weight("context"), read.weight("parameter"))
+
+
+def test_a_wide_table_is_guessed_without_a_look_at_each_pair_of_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs are told apart by a few rows of all columns at once."""
+    looked = 0
+    plain = derived_columns._ratio
+
+    def counted(column: ColumnProfile, other: ColumnProfile) -> float | None:
+        nonlocal looked
+        looked += 1
+        return plain(column, other)
+
+    monkeypatch.setattr(derived_columns, "_ratio", counted)
+    rows = []
+    for n in range(40):
+        threads = 1 << n % 4
+        knobs = {f"knob_{k}": RNG.randint(1, 9) for k in range(60)}
+        rows.append({"threads": threads, **knobs, "run_time_s": near(90.0 / threads)})
+    found = roles(guessed(rows, tmp_path / "jobs.csv"))
+    assert found["run_time_s"] == "objective"
+    assert looked < 20 * len(found)
+
+
+def test_what_stands_among_parameters_was_not_measured(tmp_path: Path) -> None:
+    """Drawn at random, and called like a result."""
+    rows = [
+        {"params.x": RNG.uniform(-5, 5), "params.y": RNG.uniform(-5, 5), "fitness": near(3.0)}
+        for _ in range(30)
+    ]
+    found = roles(guessed(rows, tmp_path / "runs.csv"))
+    assert found == {"params.x": "parameter", "params.y": "parameter", "fitness": "objective"}
+
+
+def test_what_has_two_values_is_no_objective(tmp_path: Path) -> None:
+    """Jobs of a service that says of each what it was given, and not how long it took."""
+    rows = [{**g, "vcpus": 2 + 2 * (n % 2)} for n, g in enumerate([*grid(threads=[1, 2]), {}] * 9)]
+    with pytest.raises(MisconfiguredError, match="no column looks measured"):
+        guessed([{"threads": 4} | row for row in rows], tmp_path / "jobs.csv")

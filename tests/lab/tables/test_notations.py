@@ -66,6 +66,10 @@ def written(
         (["16G", "500M"], "mem", NumberNotation("size")),
         (["4 GiB", "512 MiB"], "x", NumberNotation("size")),
         (["1.5 GB", "800 MB"], "x", NumberNotation("size")),
+        (["880.0K", "1.25M", "950"], "ConsumedEnergy", NumberNotation("count")),
+        (["12.5k", "980", "3M"], "throughput", NumberNotation("count")),
+        (["1.25M", "0.01M"], "AveDiskRead", NumberNotation("size")),
+        (["64K", "1M"], "chunk", NumberNotation()),
         (
             ["UNLIMITED", *(f"{n}:00:00" for n in range(10, 40))],
             "timelimit",

@@ -27,7 +27,7 @@ JobStatus = Literal[
 """The values of :class:`tunerd.core.observation.Status`."""
 
 
-NumberFormat = Literal["number", "1.234,5", "1,234.5", "duration", "size"]
+NumberFormat = Literal["number", "1.234,5", "1,234.5", "duration", "size", "count"]
 """How a column writes its numbers; :mod:`tunerd.events.quantities` reads them."""
 
 
@@ -44,7 +44,8 @@ class ColumnTable(StudyFileTable):
         default="number",
         description='How its numbers are written: "number" as programs do (1234.5), "1.234,5" with'
         ' a decimal comma, "1,234.5" with commas between thousands, "duration" (2-01:24:56, 1h 20m,'
-        ' PT5M, 350ms: seconds), "size" (3532K, 16G, 4 GiB, 1.5 GB: bytes).',
+        ' PT5M, 350ms: seconds), "size" (3532K, 16G, 4 GiB, 1.5 GB: bytes), "count" (12.5k, 880.0K,'
+        " 3M: by 1,000).",
     )
     unit: str = Field(
         default="",

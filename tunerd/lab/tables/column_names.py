@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tunerd.core.expressions import RESERVED
+from tunerd.lab.tables.foreign_words import in_english
 from tunerd.lab.tables.rates import DOUBTFUL, LIKELY, RateMeaning, plain_unit, rate_of, slashes_read
 from tunerd.lab.tables.vocabulary import (
     CONTEXT,
@@ -28,7 +29,7 @@ from tunerd.lab.tables.vocabulary import (
     MetricPhrase,
 )
 
-__all__ = ["ColumnName", "identifier", "read_name", "unit_of", "words"]
+__all__ = ["ColumnName", "identifier", "is_of_parameters", "read_name", "unit_of", "words"]
 
 Class = Literal["context", "parameter", "measured", "status", "label"]
 """What a name can say that a column is."""
@@ -64,6 +65,9 @@ _EXPANDED = {
     "grad": "gradient",
     "accum": "accumulation",
     "acc": "accuracy",
+    "prec": "precision",
+    "rew": "reward",
+    "ret": "return",
     "thruput": "throughput",
     "perf": "performance",
     "quant": "quantization",
@@ -127,6 +131,11 @@ _SINGLE = (
 """Words of which names are made."""
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?![a-z])")
+_BETTER = re.compile(
+    r"(?P<max>↑|\b(?:higher|larger|bigger|more) is better\b|\[max\])"
+    r"|(?:↓|\b(?:lower|smaller|less|fewer) is better\b|\[min\])",
+    re.IGNORECASE,
+)
 _PERCENTILE = re.compile(
     r"(?<![A-Za-z0-9.])(?:p[ _]?\((\d\d(?:\.\d+)?)\)"
     r"|p?(\d{1,3}(?:\.\d+)?) ?%(?:'?ile\b| ?line\b)?"
@@ -138,7 +147,8 @@ _PERCENTILE = re.compile(
 
 def words(name: str) -> tuple[str, ...]:
     """The words of a name: lower case, singular, abbreviations spelt out, "number of" left out."""
-    text = _PERCENTILE.sub(_percentile, slashes_read(plain_unit(name)))
+    text = _PERCENTILE.sub(_percentile, slashes_read(plain_unit(in_english(name))))
+    text = _BETTER.sub("", text).replace("$", " usd ").replace("€", " eur ")
     text = text.replace("µ", "u").replace("%", " pct ").replace("#", " n ")
     text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
     text = re.sub(r"([GTMP])[Ff][Ll][Oo][Pp][Ss]?", lambda unit: f" {unit[1].lower()}flops ", text)
@@ -168,7 +178,7 @@ def _parted(word: str) -> tuple[str, ...]:
 def _expanded(word: str) -> list[str]:
     if word in _EXPANDED:
         return _EXPANDED[word].split()
-    if word.endswith(("sses", "xes", "shes")):
+    if word.endswith(("sses", "xes", "shes", "nches", "tches", "rches")):
         word = word[:-2]
     elif len(word) > 3 and word.endswith("s") and word not in _WHOLE and word[-2] not in "su":
         word = word[:-3] + "y" if word.endswith("ies") and len(word) > 4 else word[:-1]
@@ -284,7 +294,7 @@ def read_name(name: str) -> ColumnName:
     guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in leaf_words)
     if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in leaf_words):
         weights["measured"] = weights.get("measured", 0.0) + 1.5  # the spread or tail of something
-    goal, sure, why = _goal(leaf_words, measures, measure, rate)
+    goal, sure, why = _said_better(leaf) or _goal(leaf_words, measures, measure, rate)
     taken = _certainly_measured(leaf_words)
     return ColumnName(
         leaf_words,
@@ -381,6 +391,14 @@ def _goal(
     return best, 0.9, f'by its name ("{told}")'
 
 
+def _said_better(leaf: str) -> tuple[Literal["maximize", "minimize"], float, str] | None:
+    """Which way better is where a name says just that: ``Score ↓``, ``time (lower is better)``."""
+    match = _BETTER.search(leaf)
+    if match is None:
+        return None
+    return "maximize" if match["max"] else "minimize", 0.95, f'its name says "{match[0]}"'
+
+
 _TURNED = {"improvement", "gain", "saving", "saved", "reduction", "increase", "degradation"}
 
 
@@ -400,6 +418,11 @@ def _section(name: str) -> tuple[Class | None, str]:
         if section is not None and last:
             return section, separator.join([*sections[place:], last])
     return None, name
+
+
+def is_of_parameters(name: str) -> bool:
+    """Whether a column stands in the section of a record that has what was set: ``params.y``."""
+    return _section(name)[0] == "parameter"
 
 
 def _phrases(found: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
@@ -460,7 +483,7 @@ def unit_of(name: str) -> str:
 def identifier(name: str, taken: Collection[str]) -> str:
     """A name as one that can stand in an expression, unlike all that are taken."""
     plain = unicodedata.normalize(
-        "NFKD", name.replace("µ", "u").replace("ß", "ss").replace("%", "_pct")
+        "NFKD", in_english(name).replace("µ", "u").replace("ß", "ss").replace("%", "_pct")
     )
     text = re.sub(r"[^A-Za-z0-9_]+", "_", plain.encode("ascii", "ignore").decode()).strip("_")
     text = (text or "column")[:56]

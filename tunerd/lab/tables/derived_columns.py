@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tunerd.lab.tables.column_names import ColumnName
 from tunerd.lab.tables.profile import ColumnProfile
 from tunerd.lab.tables.relations import determines, grouped, products
 
-__all__ = ["DerivationRule", "following", "rounded_of", "rule_of", "total_of"]
+__all__ = ["DerivationRule", "Multiples", "following", "rounded_of", "rule_of", "total_of"]
 
 _TOTALS = {"total", "overall", "sum", "aggregate", "all"}
 
@@ -78,8 +78,40 @@ def _plain(value: str) -> bool:
     return value.isprintable() and "'" not in value and len(value) <= 60
 
 
+SCREENED = 32
+"""Rows that rule nearly all pairs out, and cost little."""
+
+
+class Multiples:
+    """Which numbers may be multiples of others. A few rows of all of them rule most pairs out at
+    once: a table of 1,000 columns has a million pairs."""
+
+    def __init__(self, columns: Sequence[ColumnProfile]) -> None:
+        self._numbers = [column for column in columns if column.numeric]
+        rows = len(columns[0].codes) if columns else 0
+        self._places = np.unique(np.linspace(0, max(0, rows - 1), SCREENED).astype(int))[:rows]
+        few = [column.numbers[self._places] for column in self._numbers]
+        self._few = np.stack(few) if few else np.empty((0, 0))
+
+    def of(self, column: ColumnProfile, thing: ColumnProfile | None = None) -> list[ColumnProfile]:
+        """The other numbers that a column may always be as many times, or as many times for each
+        value of a category."""
+        codes = np.zeros(len(self._places)) if thing is None else thing.codes[self._places]
+        order = np.argsort(codes, kind="stable")
+        with np.errstate(all="ignore"):
+            ratios = (column.numbers[self._places] / self._few)[:, order]
+            apart = np.abs(np.diff(ratios)) > 2e-9 * np.maximum(1.0, np.abs(ratios[:, 1:]))
+        same = (np.diff(codes[order]) == 0) & (codes[order][1:] >= 0)
+        may = ~(apart & same & np.isfinite(ratios[:, 1:] + ratios[:, :-1])).any(axis=1)
+        return [c for c, fits in zip(self._numbers, may, strict=True) if fits and c is not column]
+
+
 def rule_of(
-    column: ColumnProfile, name: ColumnName, inputs: Sequence[ColumnProfile], tuned: Collection[str]
+    column: ColumnProfile,
+    name: ColumnName,
+    inputs: Sequence[ColumnProfile],
+    tuned: Collection[str],
+    multiples: Multiples,
 ) -> DerivationRule | None:
     """How a number that few would set by hand follows from other inputs; ``None`` if it does not.
 
@@ -100,8 +132,8 @@ def rule_of(
             continue
         if determines(grouped([thing], len(column.codes)), column):
             return DerivationRule((), thing.name, _whole(_factors(column.numbers, thing), thing))
-        for number in others:
-            if number.numeric and (has := _multiple(column, number, thing)) is not None:
+        for number in multiples.of(column, thing):
+            if (has := _multiple(column, number, thing)) is not None:
                 return DerivationRule((number.name,), thing.name, _whole(has, thing))
     return None
 
@@ -138,28 +170,36 @@ def _decimals(value: float) -> int:
     return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
-def total_of(column: ColumnProfile, inputs: Sequence[ColumnProfile]) -> DerivationRule | None:
+def total_of(
+    column: ColumnProfile, inputs: Mapping[str, ColumnProfile], multiples: Multiples
+) -> DerivationRule | None:
     """How a whole number is made of smaller ones in every row: of one, a few times; of several,
     multiplied, perhaps a few times; of one and what a category has of it. ``None`` if it is not.
 
     What is a total is nothing to set by itself: a launcher asks for nodes and gets their CPUs.
     """
-    others = [other for other in inputs if other is not column and other.kind == "int"]
-    for other in others:
+    others = [c for c in inputs.values() if c is not column and c.kind == "int"]
+    for other in _whole_inputs(multiples.of(column), inputs):
         ratio = _ratio(column, other)
         if ratio is not None and ratio > 1 and ratio.is_integer() and _is_told(column, other):
             return DerivationRule((other.name,), times=ratio)
     for product in products([column, *others], times_of=column.name):
         if product.total == column.name:
             return DerivationRule(product.factors, times=float(product.times))
-    for thing in inputs:
+    for thing in inputs.values():
         if thing.kind == "category":
-            for other in others:
+            for other in _whole_inputs(multiples.of(column, thing), inputs):
                 has = _multiple(column, other, thing)
                 if has is not None and min(has.values()) > 1 and _is_told(column, other):
                     # Nobody knows what a value of it has that comes later.
                     return DerivationRule(follows=(other.name, thing.name))
     return None
+
+
+def _whole_inputs(
+    columns: Sequence[ColumnProfile], inputs: Mapping[str, ColumnProfile]
+) -> list[ColumnProfile]:
+    return [column for column in columns if column.kind == "int" and column.name in inputs]
 
 
 def _is_told(column: ColumnProfile, other: ColumnProfile) -> bool:
@@ -194,19 +234,20 @@ def following(
     multiplied = {name for product in products(among) for name in (product.total, *product.factors)}
     rules: dict[str, DerivationRule] = {}
     places = sorted(range(len(among)), key=lambda place: (-among[place].distinct, -place))
+    tuned_first = sorted(range(len(among)), key=lambda place: among[place].name not in tuned)
     for place in places:
         column = among[place]
         by_hand = names[column.name].weight("parameter") >= 3
         if by_hand or column.name in multiplied or column.distinct < 2 or len(column.counts) < 2:
             continue
-        others = [
+        others = (
             other
-            for other, other_column in enumerate(among)
-            if other != place and other_column.name not in rules
-        ]
-        others.sort(key=lambda other: among[other].name not in tuned)  # what is tuned first
-        others = [other for other in others if not _switches(column, among[other])]
-        rule = _fixed_by(place, others[:MOST], among, rows, names, tuned)
+            for other in tuned_first
+            if other != place
+            and among[other].name not in rules
+            and not _switches(column, among[other])
+        )
+        rule = _fixed_by(place, list(islice(others, MOST)), among, rows, names, tuned)
         if rule is not None and not (column.name in tuned and _is_part(rule)):
             rules[column.name] = rule
     return rules
@@ -243,6 +284,9 @@ def _fixed_by(
             enough = column.distinct > most if free == size else column.distinct >= 2 * most
             if not free or (size > 1 and not enough):
                 continue
+            brought = [place_by for place_by in by if among[place_by].name not in tuned]
+            if brought and _fixed_groups(rows, brought, place):
+                continue  # what is tuned has no part in it
             groups = _fixed_groups(rows, by, place)
             if not groups:
                 continue

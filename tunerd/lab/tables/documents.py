@@ -14,9 +14,9 @@ from typing import Any
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.exports import EXPORTERS
 from tunerd.lab.tables.rows import TableRow, UnreadableLine, flattened, shortened
-from tunerd.lab.tables.text_tables import open_text
+from tunerd.lab.tables.text_reader import open_text
 
-__all__ = ["document_records", "is_document", "is_log", "log_records", "records_in"]
+__all__ = ["document_records", "is_document", "is_known", "is_log", "log_records", "records_in"]
 
 MAX_DOCUMENT = 64 << 20
 """Characters of a JSON document. One object a line has no such bound."""
@@ -143,9 +143,17 @@ def _values(text: str) -> Iterator[Any]:
             yield UnreadableLine(0, "is nested too deeply", shortened(text[start:]))
             return
         except ValueError as error:
-            yield from _without_end(text[start:], str(error), decoder)
+            repaired = _TRAILING.sub(lambda match: match[1] or "", text[start:])
+            if len(repaired) < len(text) - start:
+                yield from _values(repaired)
+            else:
+                yield from _without_end(text[start:], str(error), decoder)
             return
         yield value
+
+
+_TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+"""A text, or a comma behind which nothing follows."""
 
 
 def _number(name: str) -> Any:
@@ -216,16 +224,27 @@ def _last_whole(text: str) -> tuple[int, str] | None:
 # -- what a document holds ----------------------------------------------------------------------
 
 
-def taken_apart(value: Any) -> list[Any]:
-    """The records in one JSON value."""
+def is_known(value: Any) -> bool:
+    """Whether an exporter knows a JSON value."""
+    return _known_records(value) is not None
+
+
+def _known_records(value: Any) -> list[Any] | None:
     for exporter in EXPORTERS:
         if exporter.records is not None and (records := exporter.records(value)) is not None:
             return list(records)
+    return None
+
+
+def taken_apart(value: Any) -> list[Any]:
+    """The records in one JSON value."""
+    if (known := _known_records(value)) is not None:
+        return known
     if isinstance(value, list):
         return value
     if not isinstance(value, dict):
         return [value]
-    return _columns(value) or _listed(value) or _keyed(value) or [value]
+    return _columns(value) or _listed(value) or _keyed(value) or _inside(value) or [value]
 
 
 def _columns(value: Mapping[str, Any]) -> list[Any]:
@@ -258,7 +277,19 @@ def _listed(value: Mapping[str, Any]) -> list[Any]:
         return []
     longest = max(lists, key=lambda name: len(lists[name]))
     shared = {name: part for name, part in value.items() if not isinstance(part, list)}
-    return [_merged(shared, record) for record in lists[longest]]
+    records = [_merged(shared, record) for record in lists[longest]]
+    if all(map(_is_group, lists[longest])):
+        return [run for record in records for run in _listed(record)]
+    return records
+
+
+def _is_group(record: Mapping[str, Any]) -> bool:
+    """Whether a record only names what the runs in its one list have in common."""
+    lists = [part for part in record.values() if isinstance(part, list)]
+    runs = lists[0] if len(lists) == 1 else []
+    named = all(part is None or isinstance(part, str | int | list) for part in record.values())
+    several = len(runs) > 1 and all(isinstance(run, dict) and len(run) > 1 for run in runs)
+    return named and several and len(record) > 1 and flattened({"": runs}).keys() == {""}
 
 
 def _merged(shared: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,3 +307,15 @@ def _keyed(value: Mapping[str, Any]) -> list[Any]:
     if not common:
         return []
     return [{"name": name, **part} if "name" not in part else part for name, part in value.items()]
+
+
+def _inside(value: Mapping[str, Any]) -> list[Any]:
+    """Records of the one part of a document that else only says something of itself."""
+    parts = [part for part in value.values() if not (part is None or isinstance(part, str | int))]
+    if len(parts) != 1 or not isinstance(parts[0], dict):
+        return []
+    return _listed(parts[0]) or (_keyed(parts[0]) if len(parts[0]) >= FEWEST_KEYED else [])
+
+
+FEWEST_KEYED = 5
+"""Records below which they may be the parts of one."""

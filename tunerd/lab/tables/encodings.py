@@ -151,9 +151,11 @@ def _japanese(last: int, encoding: str) -> Callable[[str], float]:
 
 
 def _korean(text: str) -> float:
-    """A score for Korean. By chance a few Chinese words could be Korean too."""
-    syllables = sum(map(_is_syllable, text))
-    return _of_script(_is_syllable)(text) + (0.01 if syllables >= FEWEST_SYLLABLES else -0.3)
+    """A score for Korean. By chance a few Chinese words could be Korean too, but no words that
+    stand in tables."""
+    many = sum(map(_is_syllable, text)) >= FEWEST_SYLLABLES
+    sure = many or _KOREAN_WORDS.search(text) is not None
+    return _of_script(_is_syllable)(text) + (0.01 if sure else -0.3)
 
 
 def _is_syllable(letter: str) -> bool:
@@ -161,6 +163,9 @@ def _is_syllable(letter: str) -> bool:
 
 
 FEWEST_SYLLABLES = 6
+_KOREAN_WORDS = re.compile(
+    "시간|처리|지연|속도|스레드|노드|모드|모델|배치|크기|결과|상태|이름|작업|횟수|메모리|성능|학습|실행|설정|빠름"
+)
 
 
 def _chinese(encoding: str, last: int) -> Callable[[str], float]:

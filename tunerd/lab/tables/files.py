@@ -17,26 +17,28 @@ import msgspec
 from tunerd.core.study.context_key import clean_value
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import open_regular
+from tunerd.lab.tables.csv_tables import (
+    CsvHeader,
+    csv_header,
+    csv_rows,
+    is_prose,
+    lines_above,
+    sniffed,
+)
 from tunerd.lab.tables.documents import document_records, is_document, is_log, log_records
 from tunerd.lab.tables.encodings import guessed_encoding
 from tunerd.lab.tables.exports import ReadOptions, TableHead, recognised
 from tunerd.lab.tables.folders import folder_bytes, folder_digest, folder_rows
+from tunerd.lab.tables.json_lines import json_rows
 from tunerd.lab.tables.merged_cells import MergedCells, merged_columns
 from tunerd.lab.tables.not_tables import advice_for
 from tunerd.lab.tables.parquet import parquet_columns, parquet_rows
 from tunerd.lab.tables.row_filter import strays
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, renumbered
-from tunerd.lab.tables.text_tables import (
+from tunerd.lab.tables.text_reader import (
     SAMPLE,
-    CsvHeader,
-    csv_header,
-    csv_rows,
     is_comment,
-    is_prose,
-    json_rows,
-    lines_above,
     open_text,
-    sniffed,
     text_encoding,
     unpacked,
 )

@@ -1,4 +1,5 @@
-"""Folders of runs as one table: MLflow's file store, Ray Tune's trials, JSON results of each run.
+"""Folders of runs as one table: MLflow's file store, Ray Tune's trials, JSON results of each run,
+or what a program printed of each. What the names of files and folders say is read too.
 
 Only regular files are read, in the order of their names; links are not followed.
 """
@@ -6,15 +7,18 @@ Only regular files are read, in the order of their names; links are not followed
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import read_bytes
-from tunerd.lab.tables.documents import records_in
+from tunerd.lab.tables.documents import is_known, is_log, log_records, records_in
+from tunerd.lab.tables.path_settings import path_settings
 from tunerd.lab.tables.rows import TableRow, UnreadableLine, flattened
+from tunerd.lab.tables.text_reader import open_text
 
 __all__ = ["folder_bytes", "folder_digest", "folder_rows"]
 
@@ -27,6 +31,7 @@ _MLFLOW = ("params", "metrics", "tags")
 _STATUSES = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "5": "KILLED"}
 """What numbers in MLflow's ``meta.yaml`` stand for."""
 _JSON = (".json", ".jsonl", ".ndjson")
+_LOGS = (".txt", ".log", ".out", "")
 
 
 def folder_rows(folder: Path) -> Iterator[TableRow | UnreadableLine]:
@@ -42,7 +47,8 @@ def folder_rows(folder: Path) -> Iterator[TableRow | UnreadableLine]:
     if not number:
         message = (
             "is a folder without runs that are known: MLflow's store, Ray Tune's trials"
-            " (result.json), or a JSON file for each run. A table is a file"
+            " (result.json), a JSON file for each run, or what a known program printed of each. A"
+            " table is a file"
         )
         raise MisconfiguredError([ValidationProblem(str(folder), message)])
 
@@ -96,25 +102,122 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
         yield from (_mlflow_run(run, logged) for run, logged in stores.items())
         return
     trials = [file for file in files if file.name == "result.json"]
-    for file in trials or [path for path in files if path.suffix.lower() in _JSON]:
-        try:
-            text = _text(file)
-        except OSError as error:
-            yield UnreadableLine(0, str(error.strerror or error), str(file))
-            continue
-        for row in records_in(text):
-            yield _named(row, folder, file, bool(trials))
+    if trials:
+        for file in trials:
+            for row in _records(file):
+                yield row if isinstance(row, UnreadableLine) else _trial(row, file)
+        return
+    documents = [path for path in files if path.suffix.lower() in _JSON]
+    logs = [] if documents else [path for path in files if _is_log(path)]
+    runs: Mapping[Path, Iterable[TableRow | UnreadableLine]] = _by_folder(documents)
+    runs = runs or {path: _records(path) for path in documents or logs}
+    named = path_settings([path.relative_to(folder) for path in runs])
+    for (path, rows), settings in zip(runs.items(), named, strict=True):
+        beside = {"file": str(path.relative_to(folder)), **_overrides(path)}
+        for row in rows:
+            if isinstance(row, UnreadableLine):
+                yield row
+                continue
+            known = {name.rpartition(".")[2].lower() for name in (*beside, *row.values)}
+            new = {name: value for name, value in settings.items() if name.lower() not in known}
+            yield {**beside, **row.values, **new}
 
 
-def _named(
-    row: TableRow | UnreadableLine, folder: Path, file: Path, trial: bool
-) -> Mapping[str, Any] | UnreadableLine:
-    """A record with the name of its file, and of a trial with what it was given."""
-    if isinstance(row, UnreadableLine):
-        return UnreadableLine(0, row.reason, f"{file}: {row.text}")
+def _records(file: Path) -> Iterator[TableRow | UnreadableLine]:
+    """The records in a file, or why there are none."""
+    try:
+        if file.suffix.lower() not in _JSON:
+            yield from log_records(file)
+            return
+        for row in records_in(_text(file)):
+            if isinstance(row, UnreadableLine):
+                yield UnreadableLine(0, row.reason, f"{file}: {row.text}")
+            else:
+                yield row
+    except OSError as error:
+        yield UnreadableLine(0, str(error.strerror or error), str(file))
+
+
+def _is_log(file: Path) -> bool:
+    """Whether a file is what a known program prints."""
+    if file.suffix.lower() not in _LOGS:
+        return False
+    with suppress(OSError, MisconfiguredError), open_text(file) as text:
+        return is_log(text.text.read(1 << 16))
+    return False
+
+
+def _by_folder(files: list[Path]) -> dict[Path, list[TableRow | UnreadableLine]]:
+    """One record for each folder of a run that has several files: what went in, what came out.
+
+    Empty where folders do not have the same files. What an exporter knows stands for its folder.
+    """
+    folders: dict[Path, list[Path]] = {}
+    for file in files:
+        folders.setdefault(file.parent, []).append(file)
+    common = (
+        set.intersection(*({f.name for f in many} for many in folders.values()))
+        if folders
+        else set()
+    )
+    if len(folders) < 2 or len(common) < 2:
+        return {}
+    first = next(iter(folders))
+    names = {name for name in common if _is_known(first / name)} or common
+    if len(names) > 1 and _are_alike([first / name for name in names]):
+        return {}  # each is a run
+    return {
+        folder: _joined([f for f in many if f.name in names], len(names) > 1)
+        for folder, many in folders.items()
+    }
+
+
+def _are_alike(files: list[Path]) -> bool:
+    """Whether two files of a folder have mostly the same names in them."""
+    keys = [
+        set(row.values)
+        for file in files
+        for row in islice(_records(file), 1)
+        if isinstance(row, TableRow)
+    ]
+    return any(2 * len(a & b) > min(len(a), len(b)) for a, b in combinations(keys, 2))
+
+
+def _is_known(file: Path) -> bool:
+    """Whether an exporter takes a document apart."""
+    with suppress(OSError, ValueError, RecursionError):
+        return is_known(json.loads(_text(file)))
+    return False
+
+
+def _joined(files: list[Path], several: bool) -> list[TableRow | UnreadableLine]:
+    """The records of the files of a run as one, each under the name of its file. A file with
+    several records is a log of the run."""
+    values: dict[str, Any] = {}
+    unread: list[TableRow | UnreadableLine] = []
+    for file in files:
+        rows = list(islice(_records(file), 2))
+        unread += [row for row in rows if isinstance(row, UnreadableLine)]
+        if len(rows) == 1 and isinstance(rows[0], TableRow):
+            section = f"{file.stem}." if several else ""
+            values |= {f"{section}{name}": value for name, value in rows[0].values.items()}
+    return [TableRow(0, values)] if values else unread[:1]
+
+
+def _overrides(path: Path) -> dict[str, Any]:
+    """What Hydra was told for a run: lines as ``- lr=0.1`` beside it."""
+    where = path if path.is_dir() else path.parent
+    overrides = where / ".hydra" / "overrides.yaml"
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = _text(overrides).splitlines() if _is_plain(overrides) else []
+    pairs = (line.lstrip("- +~").partition("=") for line in lines if line.startswith("- "))
+    return {f"config.{name}": value.strip("'\"") for name, equal, value in pairs if equal}
+
+
+def _trial(row: TableRow, file: Path) -> Mapping[str, Any]:
+    """A report of a trial with what this was given."""
     values = dict(row.values)
-    if not trial:
-        return {"file": str(file.relative_to(folder)), **values}
     values.setdefault("trial_id", file.parent.name)
     if not any(name.startswith("config") for name in values):
         with suppress(OSError, ValueError, RecursionError):

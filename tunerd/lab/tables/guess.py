@@ -6,7 +6,8 @@ two things. Steps, each using what the one before found:
 
 1. what is no part of a configuration: times, status, names of jobs, prose
    (:mod:`.metadata_columns`);
-2. what was measured, and which of it people want better (:mod:`.metric_columns`);
+2. what was measured (:mod:`.metric_columns`), and which of it people want better
+   (:mod:`.objective`);
 3. of the rest, what may be tuned and what a job brings (:mod:`.tunable`).
 """
 
@@ -21,12 +22,8 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.column_names import ColumnName, read_name
 from tunerd.lab.tables.hints import hinted, inputs_of, not_aside
 from tunerd.lab.tables.metadata_columns import find_oddities
-from tunerd.lab.tables.metric_columns import (
-    find_measured,
-    goal_of,
-    pick_objective,
-    refuse_second_best,
-)
+from tunerd.lab.tables.metric_columns import find_measured
+from tunerd.lab.tables.objective import goal_of, pick_objective, refuse_second_best
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.relations import BoundRelation, ProductRelation, bounds, products
 from tunerd.lab.tables.roles import SAID, ColumnGuess, Goal, Role
@@ -175,9 +172,17 @@ _CAPITALS = re.compile("[A-Z]{3}")
 
 
 def _chosen_sizes(column: ColumnProfile) -> bool:
-    """Whether the values are powers of two, as sizes are that people set."""
+    """Whether the values are round whole numbers, as sizes are that people set: 8, 96, 1536."""
     whole = [value for value in column.values if isinstance(value, int) and value > 0]
-    return len(whole) == column.distinct and all(value & (value - 1) == 0 for value in whole)
+    return len(whole) == column.distinct and all(map(_is_round, whole))
+
+
+def _is_round(value: int) -> bool:
+    """Whether a number is made of twos, threes and fives."""
+    for factor in (2, 3, 5):
+        while value % factor == 0:
+            value //= factor
+    return value == 1
 
 
 def _goal(
@@ -251,10 +256,11 @@ def _unfit(column: ColumnProfile, role: Role) -> str:
 
 
 def _last_resort(found: Mapping[str, ColumnGuess]) -> dict[str, ColumnGuess]:
-    """Take for a parameter what is least a context, where nothing else is there to tune."""
-    among = [
-        guess for guess in found.values() if guess.role == "context" and can_be_tuned(guess.column)
-    ]
+    """Take for a parameter what is least a context, where nothing else is there to tune, and where
+    there is none what may as well have been set as measured."""
+    tunable = [guess for guess in found.values() if can_be_tuned(guess.column)]
+    among = [guess for guess in tunable if guess.role == "context"]
+    among = among or [guess for guess in tunable if guess.role == "metric" and guess.unsure]
     if not among:
         message = (
             "has no column that could be tuned: each is constant, measured, a time or a name."
@@ -262,5 +268,5 @@ def _last_resort(found: Mapping[str, ColumnGuess]) -> dict[str, ColumnGuess]:
         )
         raise MisconfiguredError([ValidationProblem("table", message)])
     best = min(among, key=lambda guess: (guess.sure, -guess.column.place))
-    why = f"nothing else could be tuned; else it would be context: {best.why}"
+    why = f"nothing else could be tuned; else it would be {best.role}: {best.why}"
     return {best.column.name: replace(best, role="parameter", sure=0.2, why=why)}

@@ -129,7 +129,8 @@ def find_oddities(
     for column in times:
         if column is times[0] and "finished_at" not in taken:
             sure = 0.9 if _finish_weight(names[column.name]) >= 5 or len(times) == 1 else 0.6
-            say(column, "finished_at", sure, _when(column))
+            doubt = _days_or_months(column)
+            say(column, "finished_at", min(sure, 0.4) if doubt else sure, _when(column) + doubt)
         else:
             say(column, "time", 0.9, "another time")
     for column in open_:
@@ -237,6 +238,16 @@ def _moment(column: ColumnProfile) -> float:
         return read_time(value, "auto", UTC).timestamp()  # type: ignore[arg-type]
     except ValueError:
         return 0.0
+
+
+def _days_or_months(column: ColumnProfile) -> str:
+    """What else dates may mean whose first two numbers may both be months; "" for others."""
+    if column.form[:5] not in ("%m/%d", "%d/%m"):
+        return ""
+    first = (re.match(r"(\d+)/(\d+)", str(value)) for value in column.spelled)
+    pairs = {(int(match[1]), int(match[2])) for match in first if match is not None}
+    open_ = bool(pairs) and max(max(pair) for pair in pairs) <= 12
+    return "; days and months may be the other way round" if open_ else ""
 
 
 def _when(column: ColumnProfile) -> str:

@@ -27,6 +27,18 @@ _ADVICE: tuple[tuple[str, str], ...] = (
      " Write what you set yourself and the best time of each run into a CSV"),
     (r'\{(?:"Time": ?"[^"]{1,40}", ?)?"Action": ?"(?:start|run|output|pass|bench)", ?"Package"',
      "is the output of go test -json; that of go test -bench without it is read as it is"),
+    (r"(?:# started on [^\n]*\n\s*)?[\d.]+,[^,\n]*,[\w:./-]+,\d+,\d+\.\d+,",
+     "is what perf stat -x writes, a line for each counter and no names. Write a line for each run"
+     " into a CSV: its settings, and its counters under their names"),
+    (r":::MLL",
+     "is MLPerf's log of one run. Write a line for each run into a CSV: its settings, and the"
+     " time from run_start to run_stop"),
+    (r"(?:(?:goos|goarch|pkg|cpu): [^\n]*\n)*(?:name\s+(?:old )?\S+/op\b|\s+│\s+\S+\s+│)",
+     "is benchstat's summary, which has a row for each benchmark and a column for each file; the"
+     " outputs of go test -bench that it was made of, put together, are read as they are"),
+    (r'(?:"?Time"?|"?Date"?|"?timestamp"?)[,;\t][^\n]*\{(?:""?)?\w{1,100}(?:""?)?[=:]',
+     "is a series of Prometheus or Grafana: it has a row for each moment and not for each run."
+     " Write a line for each run into a CSV: its settings, and what the series were in the mean"),
 )  # fmt: skip
 _PATTERNS = [(re.compile(pattern), advice) for pattern, advice in _ADVICE]
 

@@ -12,11 +12,12 @@ from tunerd.events.quantities import (
     PLAIN,
     SPREAD,
     NumberNotation,
+    read_count,
     read_duration,
     read_quantity,
     read_size,
 )
-from tunerd.lab.tables.column_names import words
+from tunerd.lab.tables.column_names import read_name, words
 from tunerd.lab.tables.values import is_nothing
 from tunerd.lab.tables.vocabulary import word_set
 
@@ -97,7 +98,7 @@ def _most(fitting: Collection[str], texts: Sequence[str]) -> bool:
 def _found(name: str, texts: Sequence[str]) -> ColumnNotation:
     if not texts or all(_is_plain(text) for text in texts):
         return AS_IT_STANDS
-    for look in (_with_spread, _with_unit, _durations, _sizes):
+    for look in (_with_spread, _with_unit, _durations, _counts, _sizes):
         if (written := look(name, texts)) is not None:
             return written
     return AS_IT_STANDS
@@ -200,6 +201,22 @@ def _sizes(name: str, texts: Sequence[str]) -> ColumnNotation | None:
     )
     named = bool(_BIG.fullmatch(name)) and not _COUNTED.fullmatch(name)
     return ColumnNotation(NumberNotation("size")) if binary or named else None
+
+
+def _counts(name: str, texts: Sequence[str]) -> ColumnNotation | None:
+    """A column of something measured, with prefixes that count by 1,000: joules of 880.0K."""
+    if not texts or not _PREFIXED.search(" ".join(texts)) or _BIG.fullmatch(name):
+        return None
+    fitting = [text for text in texts if _reads(read_count, text)]
+    written = [text for text in fitting if not _is_plain(text)]
+    meaning = read_name(name)
+    taken = meaning.weight("measured") > max(meaning.weight("parameter"), meaning.weight("context"))
+    if not taken or not _most(fitting, texts) or 2 * len(written) < len(fitting) - 1:
+        return None
+    return ColumnNotation(NumberNotation("count"))
+
+
+_PREFIXED = re.compile(r"[0-9]\s?[kKMGTP](?:\s|$)")
 
 
 def _reads(read: object, text: str) -> bool:

@@ -85,7 +85,7 @@ class ColumnProfile:
         texts = [text for text in spelt if text is not None]
         several = len(self.spelled) > len(spelling) + sum(map(is_nothing, self.spelled))
         notation = self.written.notation
-        launched = bool(notation.unit) or notation.format in ("duration", "size")
+        launched = bool(notation.unit) or notation.format in ("duration", "size", "count")
         if not launched or several or len(texts) < self.distinct or not texts:
             return self
         counts: dict[Scalar | tuple[Scalar, ...], int]
@@ -430,6 +430,7 @@ _FORMS = (
     "%a %b %d %H:%M:%S %Y",
     "%b %d %Y %H:%M",
     "%b %d, %Y %H:%M",
+    "%b %d, %Y %I:%M %p",
     "%Y-%m-%d_%H-%M-%S",
     "%Y%m%d-%H%M%S",
 )

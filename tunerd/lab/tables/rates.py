@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from tunerd.lab.tables.foreign_words import in_english
 from tunerd.lab.tables.vocabulary import word_set
 
 __all__ = ["DOUBTFUL", "LIKELY", "RateMeaning", "plain_unit", "rate_of", "slashes_read"]
@@ -226,7 +227,8 @@ def _is_ratio(head: list[str], tail: list[str]) -> bool:
 
 def _tokens(name: str) -> list[str]:
     """Words in lower case, as they are spelled, plurals kept; "/" is "per" where it is no path."""
-    text = name.replace("µ", "u").replace("μ", "u").replace("FLOPS", "FLOPs")
+    text = name.replace("$", " usd ").replace("€", " eur ").replace("FLOPS", "FLOPs")
+    text = text.replace("µ", "u").replace("μ", "u")
     text = slashes_read(text) if "/" in text else text
     text = re.sub(r"([KMGT])iB", lambda unit: unit[0].lower(), text)
     text = re.sub(r"([KMGTP])([Bb]yte|[Bb]it|B|FLOP|[Ff]lop)", r" \1\2", text)
@@ -236,6 +238,7 @@ def _tokens(name: str) -> list[str]:
 
 def rate_of(name: str) -> RateMeaning | None:
     """What a name says of work and time; ``None`` where it says nothing of both."""
+    name = in_english(name)
     tokens = _tokens(plain_unit(name))
     bracketed = _BRACKETED.search(name)
     if len(tokens) == 1 and tokens[0] in _TIMES:

@@ -6,7 +6,8 @@ Everything works on the sample's codes and numbers; what is found held in every 
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from functools import lru_cache
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -20,10 +21,10 @@ __all__ = [
     "counts_up_within",
     "determines",
     "explained",
+    "gaps_of",
     "grouped",
     "nearly_decides",
     "products",
-    "same_gaps",
     "varies_within",
 ]
 
@@ -117,10 +118,10 @@ def nearly_decides(thing: ColumnProfile, number: ColumnProfile, factor: float) -
     return widest <= math.log(factor) < float(np.ptp(np.log(numbers)))
 
 
-def same_gaps(one: ColumnProfile, other: ColumnProfile) -> bool:
-    """Whether two columns miss their values in the same rows, and some do."""
-    gaps = one.codes < 0
-    return bool(gaps.any() and (gaps == (other.codes < 0)).all())
+def gaps_of(column: ColumnProfile) -> bytes | None:
+    """In which rows of the sample a column has no value; ``None`` where it has one in each."""
+    gaps = column.codes < 0
+    return gaps.tobytes() if gaps.any() else None
 
 
 def explained(column: ColumnProfile, by: Sequence[ColumnProfile]) -> float:
@@ -130,26 +131,32 @@ def explained(column: ColumnProfile, by: Sequence[ColumnProfile]) -> float:
     the number of groups, so that chance explains nothing.
     """
     there = np.isfinite(column.numbers)
-    return max((_explained(column.numbers, there, other) for other in by), default=0.0)
+    ranks = _ranks(column.numbers[there])
+    return max((_explained(column, there, ranks, other) for other in by), default=0.0)
 
 
-def _explained(numbers: FloatArray, there: BoolArray, other: ColumnProfile) -> float:
-    both = there & (other.codes >= 0)
-    count = int(both.sum())
+def _explained(
+    column: ColumnProfile, there: BoolArray, ranks: FloatArray, other: ColumnProfile
+) -> float:
+    codes = other.codes[there]
+    if (codes < 0).any():
+        there = there & (other.codes >= 0)
+        codes, ranks = other.codes[there], _ranks(column.numbers[there])
+    count = len(codes)
     if count < 10:
         return 0.0
-    ranks = _ranks(numbers[both])
-    codes = np.unique(other.codes[both], return_inverse=True)[1]
-    groups = int(codes.max()) + 1
+    sizes = np.bincount(codes)
+    sums = np.bincount(codes, ranks)[sizes > 0]
+    sizes = sizes[sizes > 0]
+    groups = len(sizes)
     if groups < 2:
         return 0.0
     if groups > count / 3:
         if len(other.numbers) == 0:
             return 0.0
-        correlation = np.corrcoef(ranks, _ranks(other.numbers[both]))[0, 1]
+        correlation = np.corrcoef(ranks, _ranks(other.numbers[there]))[0, 1]
         return float(np.nan_to_num(correlation) ** 2)
-    sizes = np.bincount(codes)
-    means = np.bincount(codes, ranks) / sizes
+    means = sums / sizes
     total = float(np.var(ranks)) or 1.0
     raw = float(np.average((means - ranks.mean()) ** 2, weights=sizes)) / total
     return max(0.0, 1 - (1 - raw) * (count - 1) / max(1, count - groups))
@@ -168,7 +175,8 @@ def products(
     """The products that hold in every row: the shortest ones, each said once.
 
     Only integers; each factor has several values and is needed, and the rows tell the product
-    from a coincidence. The column ``times_of`` may also be a whole number of times a product.
+    from a coincidence. With ``times_of`` only those that make this column are looked for; it may
+    also be a whole number of times a product.
     """
     among = _whole_numbers(columns)
     if len(among) < 3:
@@ -180,6 +188,8 @@ def products(
     logs = np.log(rows)
     products: list[ProductRelation] = []
     scaled = next((place for place, column in enumerate(among) if column.name == times_of), None)
+    if times_of is not None and scaled is None:
+        return []
     for total, factors, times in _candidates(logs, scaled):
         names = tuple(among[place].name for place in factors)
         held = ProductRelation(among[total].name, names, times)
@@ -194,11 +204,12 @@ def products(
 
 def _whole_numbers(columns: Sequence[ColumnProfile]) -> list[ColumnProfile]:
     """Columns of several positive integers, not too many of them."""
-    return [
+    positive = (
         column
         for column in columns
         if column.kind == "int" and column.distinct > 1 and min(_integers(column)) > 0
-    ][:MOST_COLUMNS]
+    )
+    return list(islice(positive, MOST_COLUMNS))
 
 
 def _integers(column: ColumnProfile) -> list[float]:
@@ -206,23 +217,43 @@ def _integers(column: ColumnProfile) -> list[float]:
 
 
 def _candidates(logs: FloatArray, scaled: int | None) -> Iterator[tuple[int, tuple[int, ...], int]]:
-    """Totals and factors that hold, fewer factors first, and the number of times. That is 1 but for
-    the column at ``scaled``."""
-    places = range(logs.shape[1])
+    """Totals and factors that hold, fewer factors first, and the number of times: only for the
+    column at ``scaled`` where there is one, else 1."""
     for size in range(2, FACTORS + 1):
-        for factors in combinations(places, size):
-            # A few rows rule nearly everything out, and cost little.
-            gaps = logs[:32].T - logs[:32, factors].sum(axis=1)
-            held = np.abs(gaps).max(axis=1) < 1e-9
-            if scaled is not None:
-                held[scaled] = np.ptp(gaps[scaled]) < 1e-9
-            for place in np.flatnonzero(held):
-                gap = logs[:, place] - logs[:, factors].sum(axis=1)
-                times = round(math.exp(float(gap[0]))) if place == scaled else 1
-                if place in factors or times < 1 or np.abs(gap - math.log(times)).max() > 1e-9:
-                    continue
-                if _is_a_rule(logs, factors):
-                    yield int(place), factors, times
+        for factors, place in _screened(logs[:FIRST], size, scaled):
+            gap = logs[:, place] - logs[:, factors].sum(axis=1)
+            times = round(math.exp(float(gap[0]))) if place == scaled else 1
+            if place in factors or times < 1 or np.abs(gap - math.log(times)).max() > 1e-9:
+                continue
+            if _is_a_rule(logs, factors):
+                yield place, factors, times
+
+
+FIRST = 8
+"""Rows that rule nearly all products out, and cost little."""
+
+
+def _screened(
+    few: FloatArray, size: int, scaled: int | None
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Factors and totals that hold in a few rows."""
+    factors = _combined(few.shape[1], size)
+    sums = few[:, factors].sum(axis=2)
+    if scaled is not None:
+        held = np.ptp(few[:, scaled, None] - sums, axis=0) < 1e-9
+        pairs = [(place, scaled) for place in np.flatnonzero(held)]
+    else:
+        held = np.stack(
+            [np.abs(total[:, None] - sums).max(axis=0) < 1e-9 for total in few.T], axis=1
+        )
+        pairs = [(place, total) for place, total in np.argwhere(held)]
+    yield from ((tuple(map(int, factors[place])), int(total)) for place, total in pairs)
+
+
+@lru_cache(maxsize=64)
+def _combined(count: int, size: int) -> IntArray:
+    """All sets of so many of some columns, in order."""
+    return np.array(list(combinations(range(count), size)), dtype=np.int64).reshape(-1, size)
 
 
 def _is_a_rule(logs: FloatArray, factors: tuple[int, ...]) -> bool:

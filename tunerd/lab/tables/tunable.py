@@ -8,7 +8,7 @@ import numpy as np
 
 from tunerd.core.arrays import IntArray
 from tunerd.lab.tables.column_names import ColumnName, words
-from tunerd.lab.tables.derived_columns import following, rounded_of, rule_of, total_of
+from tunerd.lab.tables.derived_columns import Multiples, following, rounded_of, rule_of, total_of
 from tunerd.lab.tables.own_values import DRAWN, is_drawn, is_own_valued
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.relations import counts_up_within, explained, grouped, varies_within
@@ -122,11 +122,12 @@ def find_inputs(
         guess.column.name for guess in known.values() if guess.role == "parameter"
     }
     follow = following([*given, *varying], names, all_tuned)
+    everything = [*varying, *given]
+    multiples, leading = Multiples(everything), chosen - follow.keys()
     for column in varying:
         guess = evidence[column.name]
-        leading = chosen - follow.keys()
-        rule = rounded_of(column, names[column.name], [*varying, *given])
-        rule = rule or rule_of(column, names[column.name], [*varying, *given], leading)
+        rule = rounded_of(column, names[column.name], everything)
+        rule = rule or rule_of(column, names[column.name], everything, leading, multiples)
         rule = rule or follow.get(column.name)
         if rule is not None:
             guesses[column.name] = ColumnGuess(
@@ -197,9 +198,10 @@ def totals(found: Mapping[str, ColumnGuess]) -> dict[str, ColumnGuess]:
         for name, column in inputs.items()
         if found[name].why != SAID and column.kind == "int"
     ]
+    multiples = Multiples(list(inputs.values()))
     for guess in sorted(numbers, key=lambda guess: -float(np.nanmean(guess.column.numbers))):
         name = guess.column.name
-        rule = total_of(guess.column, list(inputs.values()))
+        rule = total_of(guess.column, inputs, multiples)
         if rule is None:
             continue
         tuned = sum(found[factor].role == "parameter" for factor in rule.numbers)

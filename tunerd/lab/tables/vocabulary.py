@@ -195,7 +195,8 @@ MEASURES = _measures("""
 4 6 any: s per, ms per, us per, ns per
 3 10 min: fun
 3 10 any: objective, objective value, figure merit, fom
-3 10 max: reward, fitness
+3 10 max: reward, fitness, ep reward, episode reward, episode return, ep return
+3 5 any: ep len, episode len
 3 6 any: score, result, response, outcome, measurement, y
 3 7 min: step time, iteration time, iter time, execution time, run time, runtime, wall time
 3 7 min: walltime, wall clock, elapsed, elapsed time, duration, makespan, completion time, jct
@@ -247,13 +248,19 @@ MEASURES = _measures("""
 3.5 3 min!: wer, cer, fid, word error rate, nll, cross entropy, bit per byte, lpips, mape
 3.5 3 min!: slo violation, mean squared error
 3.5 3 max: m ap, m ap50, m ap75, ap50, mrr, r2, dcg
+3.5 3 max: mean precision, precision score, auroc, exact match
+3.5 3 min: brier, ece, edit distance
+3 6.6 min: regret, optimality gap, wirelength
+3 3 min: imbalance
 3.5 3 max: val score, validation score, test score, cv score
 3.5 3 max: gate fidelity, state fidelity, process fidelity, circuit fidelity
 1.5 3 max: fidelity
 2.5 1 min: miss, cache miss, fault, page fault, spill, retry, eviction, preemption, instruction
 2.5 1 min: stalled, retransmit, drop rate, context switch, alloc per op, b per op
 2.5 1 any: read byte, written byte, byte read, byte written, shuffle read, shuffle write, packet
-2.5 1 any: hit
+2.5 1 any: hit, branch, row in, row out, record in, record out, byte in, byte out, message in
+2.5 1 any: message out, row read, row written, row returned, row scanned, record read
+2.5 1 any: record written, event in, event out, packet in, packet out
 1 1 any: iteration, rate, value, output, used, allocated, actual
 1 1 min: cpi
 """)
@@ -278,7 +285,7 @@ MISHAPS = word_set("failed failure skipped ko")
 """The same, unless it is the most that is put up with."""
 QUANTITIES = word_set("""
     power watt memory utilization temperature energy current voltage occupancy usage vram latency
-    throughput bandwidth duration ttft tpot itl
+    throughput bandwidth duration ttft tpot itl reward
 """)
 DEVICES = word_set("gpu cpu device accelerator tpu npu")
 SENSORS = word_set("utilization temperature temp fan")

@@ -1,4 +1,4 @@
-"""Sweeps of serving benchmarks: vLLM's, SGLang's and TensorRT-LLM's."""
+"""Sweeps of serving benchmarks: vLLM's, SGLang's, TensorRT-LLM's, genai-perf and AIPerf."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +13,7 @@ from tunerd.lab.tables.exports.base import (
     names,
 )
 from tunerd.lab.tables.exports.command_lines import is_secret, number_or_text, options_of
+from tunerd.lab.tables.exports.genai_perf import run_of
 
 __all__ = ["EXPORTER"]
 
@@ -81,7 +82,9 @@ _IGNORED = frozenset(
 
 
 def _records(document: Any) -> Iterable[Mapping[str, Any]] | None:
-    """TensorRT-LLM's report is one record in sections."""
+    """TensorRT-LLM's report is one record in sections, genai-perf's one of measurements."""
+    if (run := run_of(document)) is not None:
+        return [run]
     known = isinstance(document, dict) and isinstance(document.get("performance"), dict)
     return (
         [document] if known and {"world_info", "request_info", "engine"} & set(document) else None

@@ -1,209 +1,30 @@
-"""Tables that are text: CSV with any delimiter, and JSON lines, plain or compressed.
+"""CSV with any delimiter: where the table begins, what its columns are called, and its rows.
 
 Read line by line in constant memory. What no line may do is end the reading: a line that is no
 row is yielded as :class:`UnreadableLine`, and reading goes on after it.
 """
 
 import csv
-import errno
-import gzip
 import io
-import json
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import IO, Any, cast
+from functools import cached_property
 
-import msgspec
-
-from tunerd.errors import MisconfiguredError, ValidationProblem
-from tunerd.files import open_regular
-from tunerd.lab.tables.encodings import Encoding, encoding_of
 from tunerd.lab.tables.header_rows import MOST_LINES, are_units, has_data, joined
-from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, flattened, shortened
+from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine
+from tunerd.lab.tables.text_reader import TextReader, is_comment, told_by_excel
 
-__all__ = [
-    "CsvHeader",
-    "TextReader",
-    "csv_header",
-    "csv_rows",
-    "is_comment",
-    "is_prose",
-    "json_rows",
-    "lines_above",
-    "open_text",
-    "sniffed",
-    "text_encoding",
-    "unpacked",
-]
+__all__ = ["CsvHeader", "csv_header", "csv_rows", "is_prose", "lines_above", "sniffed"]
 
-MAX_LINE = 1 << 20
-"""Characters of one line. What is longer is no row, and would take memory."""
-
-MOST_SKIPPED = 32 << 20
-"""Characters of a line that is skipped. What is longer ends the reading: a gigabyte of one byte
-packs into a megabyte, and takes half a minute."""
-
-SAMPLE = 64 << 10
-_COMMENT = re.compile(r"\s*(?:#|//|==\w+==)")
-"""What lines begin with that are for people; NVIDIA's profilers and valgrind say who speaks."""
 DELIMITERS = ",\t;|"
 MOST_ABOVE, LEAST_ROWS = 40, 3
 """Records above the names of the columns at most, and alike ones that make a table."""
 MISSING = frozenset({"", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"})
 """How programs write a missing value into a CSV. Not ``NA`` and ``None``, which are values of
 categories too; where numbers belong those cannot be used either."""
-
-
-def is_comment(line: str) -> bool:
-    """Whether a line is for people, by its beginning."""
-    return _COMMENT.match(line) is not None
-
-
-_TOLD = re.compile(r"\"?sep=([,;|\t])\"?", re.IGNORECASE)
-
-
-class TextReader:
-    """A text file that is being read, and how much of the file on disk has been."""
-
-    def __init__(self, raw: IO[bytes], plain: IO[bytes], encoding: str, errors: str) -> None:
-        self.raw = raw
-        self.text = io.TextIOWrapper(plain, encoding, errors, newline="")
-        self.taken: list[str] = []
-        """The lines of the row that is being read, for a person to look at."""
-        self.ended = False
-        """Whether the file ended in the middle of that row."""
-        self.lines = 0
-        """Lines read so far."""
-        self._again: list[str] = []
-        """Lines to read once more, the next one last."""
-
-    def __iter__(self) -> "TextReader":
-        return self
-
-    def __next__(self) -> str:
-        line = self._again.pop() if self._again else self.text.readline(MAX_LINE)
-        if not line:
-            self.ended = bool(self.taken)
-            raise StopIteration
-        self.lines += 1
-        self.taken.append(line)
-        if len(line) >= MAX_LINE:
-            if line[-1] not in "\r\n":
-                self.taken[-1] += "\n"  # read once more, it is as long and has no more to skip
-                self._skip()
-            raise ValueError(f"is longer than {MAX_LINE:,} characters")
-        return line
-
-    def _skip(self) -> None:
-        """Read to the end of a line that is too long. Raises OSError where there is none."""
-        for _ in range(MOST_SKIPPED // MAX_LINE):
-            line = self.text.readline(MAX_LINE)
-            if len(line) < MAX_LINE or line[-1] in "\r\n":
-                return
-        problem = f"line {self.lines} is longer than {MOST_SKIPPED:,} characters; is this a table?"
-        raise OSError(errno.EFBIG, problem)
-
-    def told_delimiter(self) -> str:
-        """What Excel's own first line, ``sep=;``, says: it is taken, and is no header.
-
-        "" where there is none.
-        """
-        line = self.text.readline(MAX_LINE)
-        if match := _TOLD.fullmatch(line.rstrip("\r\n")):
-            self.lines += 1
-            return match[1]
-        self._again.append(line)
-        return ""
-
-    def keep_one_line(self) -> None:
-        """Take the first line alone for the row that is being read, and read the others again."""
-        self._again += reversed(self.taken[1:])
-        self.lines -= len(self.taken) - 1
-        del self.taken[1:]
-        self.ended = False
-
-    @property
-    def line(self) -> int:
-        """The number of the line at which the row that is being read begins, from 1."""
-        return self.lines - len(self.taken) + 1
-
-    @property
-    def commented(self) -> bool:
-        """Whether the row that is being read begins as comments do."""
-        return bool(self.taken) and is_comment(self.taken[0])
-
-    def shown(self) -> str:
-        """The row that is being read, as it stands in the file."""
-        return shortened("".join(self.taken[:64])).rstrip("\r\n")
-
-
-@contextmanager
-def unpacked(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The file, and what is in it when it is compressed (gzip or Zstandard, told by content).
-
-    Raises MisconfiguredError when the file or what is in it cannot be read, then or later.
-    """
-    try:
-        with open_regular(path) as raw:
-            start = raw.read(4)
-            raw.seek(0)
-            if start[:2] == b"\x1f\x8b":
-                with gzip.open(raw) as plain:
-                    yield raw, cast("IO[bytes]", plain)
-            elif start == b"\x28\xb5\x2f\xfd":
-                import pyarrow  # the only reader here that notices a truncated file
-
-                with pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, "r"), "zstd") as plain:
-                    yield raw, cast("IO[bytes]", io.BufferedReader(plain))
-            else:
-                yield raw, raw
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise MisconfiguredError(
-            [ValidationProblem(str(path), f"its compression is broken: {error}")]
-        ) from error
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise MisconfiguredError(
-            [ValidationProblem(str(path), f"cannot be read: {why}")]
-        ) from error
-
-
-@contextmanager
-def open_text(path: Path) -> Iterator[TextReader]:
-    """Open a text table, whatever it is compressed and encoded with."""
-    encoding = text_encoding(path)
-    with unpacked(path) as (raw, plain):
-        yield TextReader(raw, plain, *encoding)
-
-
-def text_encoding(path: Path) -> Encoding:
-    """How a text table is encoded. Raises MisconfiguredError when it cannot be opened."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise MisconfiguredError(
-            [ValidationProblem(str(path), f"cannot be read: {error}")]
-        ) from error
-    return _encoding(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=64)
-def _encoding(path: Path, size: int, changed_ns: int) -> Encoding:  # noqa: ARG001 - of the cache
-    with unpacked(path) as (_, plain):
-        return encoding_of(_blocks(plain))
-
-
-def _blocks(plain: IO[bytes]) -> Iterator[bytes]:
-    """Its bytes, up to where its compression is broken: whoever reads it to there will say so."""
-    with suppress(EOFError, OSError, zlib.error):
-        while block := plain.read(1 << 20):
-            yield block
 
 
 def sniffed(sample: str, first: str) -> str:
@@ -227,7 +48,7 @@ def lines_above(sample: str, delimiter: str) -> int:
     """How many records stand above the names of the columns: a title, or what a program says of
     itself. Comments do not count."""
     lines = sample.splitlines(keepends=True)
-    if lines and _TOLD.fullmatch(lines[0].rstrip("\r\n")):
+    if lines and told_by_excel(lines[0]):
         del lines[0]  # as told_delimiter takes it
     text = "".join(line for line in lines if not is_comment(line))
     return _above(_sampled(text, delimiter))
@@ -501,53 +322,3 @@ def _is_text(fields: Sequence[str]) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def json_rows(file: TextReader, not_jobs: SkippedRows) -> Iterator[TableRow | UnreadableLine]:
-    """One row for each line that is a JSON object; comments between them are told."""
-    number = 0
-    for line, mistake in _json_lines(file):
-        if is_comment(line):
-            not_jobs.add("a comment", file.line)
-            continue
-        number += 1
-        reason = mistake
-        if not reason:
-            try:
-                values = flattened(_object(line))
-            except RecursionError:
-                reason = "is nested too deeply"
-            except ValueError as error:
-                reason = str(error)
-        yield UnreadableLine(number, reason, file.shown()) if reason else TableRow(number, values)
-
-
-def _json_lines(file: TextReader) -> Iterator[tuple[str, str]]:
-    while True:
-        file.taken.clear()
-        try:
-            line, mistake = next(file), ""
-        except StopIteration:
-            return
-        except ValueError as error:
-            line, mistake = "", str(error)
-        if mistake or line.strip():
-            yield line, mistake
-
-
-def _object(line: str) -> dict[str, Any]:
-    try:
-        record = msgspec.json.decode(line)
-    except UnicodeEncodeError:
-        raise ValueError("is not UTF-8") from None
-    except msgspec.DecodeError as error:
-        try:  # Python's own writer puts NaN where a number is missing
-            record = json.loads(line, parse_constant=str)
-            json.dumps(record, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("has half of a surrogate pair") from None
-        except ValueError:
-            raise ValueError(f"is not JSON: {error}") from None
-    if not isinstance(record, dict):
-        raise ValueError("is not a JSON object")
-    return record

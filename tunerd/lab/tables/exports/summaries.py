@@ -1,0 +1,282 @@
+"""What load generators and small benchmarks print at the end of a run: wrk, hey, ab, k6, YCSB,
+redis-benchmark, iperf3, dd, stress-ng.
+
+A program is a table of patterns. A group of a pattern is a column. Its name says how the text is
+read: what ends in ``_s`` is a duration in seconds, what has ``bytes`` a size, anything else a
+number. ``X`` in a name is what the group ``X`` has: ``latency_pX_s``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tunerd.events.quantities import read_count, read_duration, read_size
+from tunerd.lab.tables.exports.base import (
+    INPUT,
+    ColumnHint,
+    DetectedExport,
+    ExportFormat,
+    TableHead,
+    names,
+)
+from tunerd.lab.tables.exports.command_lines import (
+    MAX_LINE,
+    arguments_of,
+    ended,
+    is_trouble,
+    number_or_text,
+    options_of,
+)
+
+__all__ = ["EXPORTERS"]
+
+_OPTION = "option."
+_N = r"\d[\d.]*(?:,\d+)?"
+
+
+@dataclass(frozen=True)
+class SummaryFormat:
+    """What a program prints."""
+
+    program: str
+    mark: str
+    """What tells its output from others', somewhere in the first lines."""
+    begins: str
+    """Lines with which the output of a run begins."""
+    lines: tuple[str, ...]
+    objective: str
+    """The column, or what its name ends in."""
+    settings: str = ""
+    """Columns of the output that say how the run was configured."""
+    work: str = ""
+    """Those that say what was done."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """What one-letter options with a value are called. Without any, each may have a value."""
+
+
+_FORMATS = (
+    SummaryFormat(
+        "wrk", r"^Running .{1,40} test @ ", r"Running .{1,40} test @ ",
+        (r"Running .{1,40} test @ (?P<url>\S+)",
+         r"(?P<threads>\d+) threads? and (?P<connections>\d+) connections?",
+         rf"Latency\s+(?P<latency_mean_s>{_N}[a-z]+)\s+(?P<latency_std_s>{_N}[a-z]+)"
+         rf"\s+(?P<latency_max_s>{_N}[a-z]+)\s",
+         rf"(?P<X>\d+(?:\.\d+)?)%\s+(?P<latency_pX_s>{_N}[a-z]+)$",
+         rf"(?P<requests>\d+) requests in \S+, (?P<read_bytes>{_N}\w+) read",
+         r"Non-2xx or 3xx responses: (?P<errors>\d+)",
+         rf"Requests/sec:\s+(?P<requests_per_s>{_N})",
+         rf"Transfer/sec:\s+(?P<read_bytes_per_s>{_N}\w+)"),
+        "requests_per_s", "threads connections", "url",
+        {"t": "threads", "c": "connections", "d": "duration", "R": "rate", "s": "script"}),
+    SummaryFormat(
+        "hey", r"^Summary:\s*\n\s+Total:\s+[\d.]+ secs", r"Summary:",
+        (rf"Slowest:\s+(?P<latency_max_s>{_N}) secs",
+         rf"Fastest:\s+(?P<latency_min_s>{_N}) secs",
+         rf"Average:\s+(?P<latency_mean_s>{_N}) secs",
+         rf"Requests/sec:\s+(?P<requests_per_s>{_N})",
+         rf"(?P<X>\d+)%+ in (?P<latency_pX_s>{_N}) secs",
+         r"\[2\d\d\]\s+(?P<requests>\d+) responses",
+         r"\[[^2]\d\d\]\s+(?P<errors>\d+) responses"),
+        "requests_per_s",
+        flags={"c": "concurrency", "n": "requests", "z": "duration", "q": "rate", "m": "method"}),
+    SummaryFormat(
+        "ab", r"^This is ApacheBench|^Concurrency Level:\s+\d+", r"This is Apache|Server Software:",
+        (r"Document Path:\s+(?P<path>\S+)",
+         r"Document Length:\s+(?P<document_length>\d+)",
+         r"Concurrency Level:\s+(?P<concurrency>\d+)",
+         r"Complete requests:\s+(?P<requests>\d+)",
+         r"Failed requests:\s+(?P<failed_requests>\d+)",
+         r"Non-2xx responses:\s+(?P<errors>\d+)",
+         rf"Requests per second:\s+(?P<requests_per_s>{_N})",
+         rf"Time per request:\s+(?P<latency_mean_ms>{_N}) \[ms\] \(mean\)",
+         rf"Transfer rate:\s+(?P<received_kib_per_s>{_N})",
+         r"(?P<X>\d+)%\s+(?P<latency_pX_ms>\d+)(?:\s|$)"),
+        "requests_per_s", "concurrency", "path document_length",
+        {"c": "concurrency", "n": "requests", "t": "duration"}),
+    SummaryFormat(
+        "k6", r"^\s*(?:http_reqs|iterations)\.{3,}:", r"execution: \w+",
+        (r"script: (?P<script>\S+)",
+         rf"http_reqs\.+: (?P<requests>\d+)\s+(?P<requests_per_s>{_N})/s",
+         rf"iterations\.+: \d+\s+(?P<iterations_per_s>{_N})/s",
+         r"http_req_failed\.+: \S+\s+(?:✓ )?(?P<errors>\d+)",
+         r"http_req_duration\.+: avg=(?P<latency_mean_s>\S+)\s+min=\S+\s+med=(?P<latency_p50_s>\S+)"
+         r"\s+max=(?P<latency_max_s>\S+)\s+p\(90\)=(?P<latency_p90_s>\S+)"
+         r"\s+p\(95\)=(?P<latency_p95_s>\S+)",
+         r"vus_max\.+: (?P<vus>\d+)"),
+        "requests_per_s", "vus", "script",
+        {"u": "vus", "d": "duration", "i": "iterations", "e": "env"}),
+    SummaryFormat(
+        "ycsb", r"^\[OVERALL\], ", r"\[OVERALL\], RunTime",
+        (rf"\[OVERALL\], RunTime\(ms\), (?P<run_time_ms>{_N})",
+         rf"\[OVERALL\], Throughput\(ops/sec\), (?P<operations_per_s>{_N})",
+         rf"\[(?P<X>[A-Z-]+)\], AverageLatency\(us\), (?P<X_latency_mean_us>{_N})",
+         rf"\[(?P<X>[A-Z-]+)\], 99thPercentileLatency\(us\), (?P<X_latency_p99_us>{_N})"),
+        "operations_per_s"),
+    SummaryFormat(
+        "redis-benchmark", r"^\s+\d+ parallel clients", r"====== .+ ======",
+        (r"====== (?P<test>.+?) ======",
+         r"(?P<requests>\d+) requests completed in ",
+         r"(?P<clients>\d+) parallel clients",
+         r"(?P<payload_size>\d+) bytes payload",
+         r"threads: (?P<threads>\d+)",
+         rf"(?:throughput summary: )?(?P<requests_per_s>{_N}) requests per second",
+         rf"(?P<latency_mean_ms>{_N})\s+(?P<latency_min_ms>{_N})\s+(?P<latency_p50_ms>{_N})"
+         rf"\s+(?P<latency_p95_ms>{_N})\s+(?P<latency_p99_ms>{_N})\s+(?P<latency_max_ms>{_N})$"),
+        "requests_per_s", "clients threads", "test payload_size",
+        {"c": "clients", "n": "requests", "d": "payload_size", "P": "pipeline", "t": "tests"}),
+    SummaryFormat(
+        "iperf3", r"^\[ ID\] Interval .*(?:Bitrate|Bandwidth)", r"Connecting to host ",
+        (rf"\[(?:SUM|[ \d]+)\].*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec\s+(?P<retransmits>\d+)\s",
+         rf"\[(?:SUM|[ \d]+)\].*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec.*\sreceiver"),
+        "bits_per_s",
+        flags={"P": "parallel", "w": "window", "t": "duration", "l": "length", "M": "mss",
+               "C": "congestion", "c": "host", "p": "port", "b": "bitrate", "i": "interval"}),
+    SummaryFormat(
+        "dd", r"^\d+ bytes (?:\(.{1,60}\) )?(?:copied|transferred)", r"\d+\+\d+ records in",
+        (rf"(?P<copied_bytes>\d+) bytes (?:\(.+\) )?copied, (?P<time_s>{_N}) s\w*, "
+         rf"(?P<copied_bytes_per_s>{_N} ?[kKMGT]?i?B)/s",
+         rf"(?P<copied_bytes>\d+) bytes transferred in (?P<time_s>{_N}) secs "
+         r"\((?P<copied_bytes_per_s>\d+) bytes/sec\)"),
+        "copied_bytes_per_s"),
+    SummaryFormat(
+        "stress-ng", r"^stress-ng: \w+:\s+\[\d+\] stressor\s+bogo ops",
+        r"stress-ng: \w+:\s+\[\d+\] dispatching hogs",
+        (r"(?:hogs:|,) (?P<X_hogs>\d+) (?P<X>[a-z][\w-]*)",
+         rf"\] (?P<X>[a-z][\w-]*)\s+\d+\s+(?:{_N}\s+){{3}}(?P<X_bogo_ops_per_s>{_N})\s+{_N}"),
+        "bogo_ops_per_s", "cpu_hogs vm_hogs io_hogs hdd_hogs"),
+)  # fmt: skip
+_PLACEHOLDER = "X"
+_OF_MEASURING = frozenset(
+    names("""
+    duration requests iterations host port url output interval count time timeout metrics
+    metrics_brief program s status
+    """)
+)
+"""Options that say how long and where it was measured."""
+
+
+def _log(form: SummaryFormat, lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """One record a run, with the options of the command above it."""
+    patterns = [re.compile(pattern) for pattern in form.lines]
+    begins = re.compile(form.begins)
+    record: dict[str, Any] = {}
+    known: set[str] = set()
+    trouble = False
+    for line in lines:
+        text = line.strip()[:MAX_LINE]
+        options = _options(form, text)
+        begin = begins.match(text)
+        start = begin[0][:8] if begin else ""
+        if known and (options is not None or (begin and (start in known or _done(form, record)))):
+            yield _ended(form, record, trouble)
+            record, trouble = {}, False
+            known.clear()
+        if options is not None:
+            record = {f"{_OPTION}{name}": number_or_text(value) for name, value in options.items()}
+        known |= {start} if begin else set()
+        trouble |= is_trouble(text) and not begin
+        for pattern in patterns:
+            for match in pattern.finditer(text):
+                record |= _measured(match)
+    if known:
+        yield _ended(form, record, trouble)
+
+
+def _done(form: SummaryFormat, record: Mapping[str, Any]) -> bool:
+    """Whether the result of a run is known."""
+    return any(name.endswith(form.objective) for name in record)
+
+
+def _options(form: SummaryFormat, text: str) -> dict[str, str] | None:
+    """What a command of the program sets; ``None`` where a line is no such command."""
+    if form.flags:
+        return options_of(text, form.program, dict(form.flags))
+    if form.program not in text and not text.startswith("Command line: "):
+        return None
+    bare = re.sub(r"^(?:Command line:|\S*[+$#>])\s+", "", text)
+    given = arguments_of(bare)
+    called = given.pop("program", "").rpartition("/")[2].removesuffix(".sh")
+    words = {name for name in given if re.fullmatch(r"arg\d+", name)}
+    if called != form.program and not text.startswith("Command line: "):
+        return None
+    return {name: value for name, value in given.items() if name not in words}
+
+
+def _measured(match: re.Match[str]) -> dict[str, Any]:
+    """What a line says, by column."""
+    groups = match.groupdict()
+    what = groups.pop(_PLACEHOLDER, None) or ""
+    shown = f"{float(what):g}".replace(".", "") if re.fullmatch(r"[\d.]+", what) else what.lower()
+    return {
+        re.sub(r"\W", "_", name.replace(_PLACEHOLDER, shown)): _read(name, text)
+        for name, text in groups.items()
+        if text is not None
+    }
+
+
+def _read(name: str, text: str) -> int | float | str:
+    timed = name.endswith("_s") and not name.endswith("_per_s")
+    read = read_duration if timed else read_size if "bytes" in name else read_count
+    try:
+        return read(text)
+    except ValueError:
+        return text
+
+
+def _ended(form: SummaryFormat, record: dict[str, Any], trouble: bool) -> dict[str, Any]:
+    """The record of a run with how it ended: answers that were errors are no work that was done."""
+    errors, requests = record.get("errors"), record.get("requests", 0)
+    measured = [name for name in record if name.endswith(form.objective)]
+    if isinstance(errors, int) and isinstance(requests, int) and 2 * errors > requests:
+        record = {name: value for name, value in record.items() if name not in measured}
+        measured, trouble = [], True
+    return {"tool": form.program, **ended(record, measured, trouble)}
+
+
+def _recognise(form: SummaryFormat, head: TableHead) -> DetectedExport | None:
+    if not head.has("tool", "status") or set(head.values("tool")) != {form.program}:
+        return None
+    objective = next((name for name in head.columns if name.endswith(form.objective)), None)
+    if objective is None:
+        return None
+    hints = {"tool": ColumnHint("label", "what measured")}
+    for column in head.columns:
+        name = column.removeprefix(_OPTION)
+        if column != name:
+            aside = name in _OF_MEASURING or name in head.columns
+            role = "ignored" if aside else INPUT
+            why = "how it was measured" if aside else "an option of the run"
+            hints[column] = ColumnHint(role, why, name)
+        elif column in form.settings.split():
+            hints[column] = ColumnHint(INPUT, "how the run was configured")
+        elif column in form.work.split():
+            hints[column] = ColumnHint("context", "what was done")
+        elif any(column.endswith(end) for end in _MEASURED):
+            hints[column] = ColumnHint("metric", f"measured by {form.program}")
+    hints["status"] = ColumnHint("status", "whether the run ended with a result")
+    hints[objective] = ColumnHint(
+        "objective", f"measured by {form.program}", None, 0.7, "maximize",
+        "the more is done in a second, the better",
+    )  # fmt: skip
+    marks = ("what it prints", objective)
+    return DetectedExport(form.program, f"output of {form.program}", marks, hints)
+
+
+_MEASURED = ("_s", "_ms", "_us", "_bytes", "requests", "errors", "retransmits")
+
+
+def _is_log(form: SummaryFormat, start: str) -> bool:
+    return re.search(form.mark, start, re.MULTILINE) is not None
+
+
+EXPORTERS = tuple(
+    ExportFormat(
+        form.program,
+        partial(_recognise, form),
+        log=partial(_log, form),
+        is_log=partial(_is_log, form),
+    )
+    for form in _FORMATS
+)

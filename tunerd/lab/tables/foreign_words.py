@@ -1,0 +1,75 @@
+"""Words of other scripts in the names of columns, as the English ones that they mean.
+
+What is not here is left to the data. Units stand alone, between brackets or slashes; words stand
+anywhere, for most of these languages have no blanks between them.
+"""
+
+import re
+
+__all__ = ["in_english"]
+
+
+def _table(text: str) -> dict[str, str]:
+    """``english: word word`` a line, by word; a blank in a word is written as ``_``."""
+    pairs = (line.partition(":") for line in text.strip().splitlines())
+    return {
+        word.replace("_", " "): english.strip()
+        for english, _, words in pairs
+        for word in words.split()
+    }
+
+
+_WORDS = _table("""
+    throughput: 吞吐量 吞吐率 吞吐 スループット 처리량 пропускная_способность
+    latency: 延迟 时延 延遲 遅延時間 遅延 レイテンシー レイテンシ 지연_시간 지연시간 지연 задержка
+    run time: 运行时间 执行时间 執行時間 実行時間 処理時間 실행_시간 실행시간 время_выполнения
+    train time: 训练时间 訓練時間 学習時間 학습_시간 время_обучения
+    time: 时间 時間 耗时 用时 시간 время
+    speed: 速度 속도 скорость
+    performance: 性能 성능 производительность
+    loss: 损失 損失 손실
+    accuracy: 准确率 準確率 正解率 정확도 точность
+    learning rate: 学习率 學習率 学習率 학습률
+    batch size: 批次大小 批大小 批量大小 バッチサイズ 배치_크기 размер_пакета
+    thread: 线程数 线程 執行緒數 執行緒 スレッド数 スレッド 스레드_수 스레드 потоков потоки
+    node: 节点数 节点 節點數 節點 ノード数 ノード 노드_수 노드 узлов узлы
+    gpu memory: 显存 顯存
+    memory: 内存 記憶體 メモリ 메모리 память
+    model: 模型 モデル 모델 модель
+    mode: 模式 モード 모드 режим
+    status: 状态 狀態 状態 상태 статус состояние
+    request: 请求数 请求 請求 リクエスト 요청_수 요청 запросов
+""")
+_UNITS = _table("""
+    s: 秒 초 с сек секунда секунд
+    ms: 毫秒 ミリ秒 밀리초 мс
+    us: 微秒 マイクロ秒 마이크로초 мкс
+    min: 分 分钟 分鐘 분 мин
+    hour: 小时 小時 時間 시간 час часов
+    items: 件 个 個 条 次 回 건 개
+    images: 张 張 枚 장
+    samples: 样本 樣本 サンプル 샘플
+    tokens: 词元 令牌 トークン 토큰
+    requests: 请求 請求 リクエスト 요청
+""")
+_PER_SECOND = re.compile(r"(?:每秒|毎秒|초당)\s*(\S+?)[数數]?(?=$|[\s(\[（])|(\S+) в секунду")
+_WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
+"""Wide letters, brackets and slashes."""
+
+
+def _any_of(words: dict[str, str]) -> str:
+    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+
+
+_UNIT = re.compile(rf"(?<![^\W\d_])(?:{_any_of(_UNITS)})(?![^\W\d_])", re.IGNORECASE)
+_WORD = re.compile(_any_of(_WORDS), re.IGNORECASE)
+
+
+def in_english(name: str) -> str:
+    """A name with the words that are known in English; as it is where none is."""
+    if name.isascii():
+        return name
+    text = _PER_SECOND.sub(r"\1\2 per s", name.translate(_WIDE))
+    if "/" in text or re.search(r"[(\[,]", text):
+        text = _UNIT.sub(lambda unit: _UNITS[unit[0].lower()], text)
+    return _WORD.sub(lambda word: f" {_WORDS[word[0].lower()]} ", text).strip()
