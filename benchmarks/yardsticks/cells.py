@@ -53,6 +53,7 @@ LIBRARIES = {
     "optuna": ("optuna",),
     "sklearn": ("scikit-learn",),
     "smac": ("smac", "ConfigSpace"),
+    "torch": ("torch",),
 }
 """Module that a peer needs → distributions whose versions matter."""
 

@@ -223,6 +223,11 @@ def test_all_peers_that_are_installed_take_part(data: Path) -> None:
     assert known == {"0", "5", "10", "20"}
 
 
+def test_a_line_can_name_the_version_of_whatever_a_peer_needs() -> None:
+    peers = [*PREDICTORS.values(), *OPTIMIZERS.values()]
+    assert {module for peer in peers for module in peer.needs} == measuring.LIBRARIES.keys()
+
+
 def test_comparisons_are_made_over_cells() -> None:
     def values(level: float) -> dict[tuple[str, int], float]:
         return {(f"c{c}", s): level + 0.01 * c for c in range(6) for s in range(2)}
