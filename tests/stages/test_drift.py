@@ -1,7 +1,6 @@
 """Drift, from a step of the tune stage to whoever wants to know."""
 
 import json
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -70,7 +69,8 @@ def test_status_says_it_while_it_lasts(tuning: Tuning) -> None:
     (active,) = saved.state["tuner"]["watch"]["active"]
     first = Drift.load(active["drift"])
     assert first.moved is not None
-    later = replace(first, since=400, noticed=409, moved=-first.moved)  # back to what it was
+    # Back to what it was.
+    later = structs.replace(first, since=400, noticed=409, moved=-first.moved)
     active["drift"] = first.again(later).dump()
     (again,) = drifts(generation, saved.state)
     assert (again["drift_id"], again["since"]["sequence"]) == (told["drift_id"], 400)

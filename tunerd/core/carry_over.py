@@ -2,10 +2,12 @@
 what is being introduced, what was promised, campaigns under way, and who asked."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.space_cache import SpaceCache

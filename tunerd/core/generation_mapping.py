@@ -7,7 +7,9 @@ configuration was. Two may become one, where what told them apart is gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from tunerd.core.decisions.campaign import Campaign, PendingRuns
 from tunerd.core.decisions.space_cache import SpaceCache

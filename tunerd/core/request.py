@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from tunerd.core.observation import Value
+from tunerd.core.saved_state import FrozenState
 
 __all__ = ["AdviceRequest", "RequestAnswer", "RequestOutcome"]
 
@@ -26,8 +26,7 @@ class RequestOutcome(StrEnum):
     """There is nothing to say; the reason says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestAnswer:
+class RequestAnswer(FrozenState, frozen=True, kw_only=True):
     """What came of a request, and where the recommendation is."""
 
     outcome: RequestOutcome
@@ -37,21 +36,6 @@ class RequestAnswer:
     revision: int | None = None
     """Of the message on the topic that answers; None where none went out."""
     recommendation_id: str | None = None
-
-    def dump(self) -> dict[str, object]:
-        """As JSON values."""
-        return {
-            "outcome": self.outcome.value,
-            "context_key": self.context_key,
-            "reason": self.reason,
-            "revision": self.revision,
-            "recommendation_id": self.recommendation_id,
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "RequestAnswer":
-        """Build from what :meth:`dump` gave."""
-        return cls(**{**state, "outcome": RequestOutcome(state["outcome"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

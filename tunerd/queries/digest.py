@@ -21,6 +21,7 @@ import msgspec
 from tunerd.core.decisions.ledger import JobEntry, LedgerAccount
 from tunerd.core.evidence.gain_calibration import gained
 from tunerd.core.evidence.prequential import PrequentialRecord
+from tunerd.core.evidence.uplift import UpliftTracker
 from tunerd.core.observation import Scalar
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -162,7 +163,7 @@ class KeptEntry(NamedTuple):
 
 class _Rollout(msgspec.Struct, frozen=True, gc=False):
     incumbent: str | None
-    ahead: float
+    leads: UpliftTracker
 
 
 class _Evidence(msgspec.Struct, frozen=True, gc=False):
@@ -299,9 +300,8 @@ class StudyDigest:
                 line.jobs = state.evidence.jobs
                 line.incumbent = state.introduction.incumbent
                 line.profiled = state.campaign is not None or bool(state.rounds_asked)
-                line.gain = (
-                    lead_share(self.study, state.introduction.ahead) if line.incumbent else None
-                )
+                ahead = state.introduction.leads.ahead
+                line.gain = lead_share(self.study, ahead) if line.incumbent else None
                 line.text = _search_text(line)
                 changed = True
         self._dirty.clear()

@@ -62,6 +62,7 @@ SPEAKING = ("active", "observed", "pending")
 """States of recommendations that say something for a context already."""
 
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _SignalKey = tuple[str, bool]
 """Written name, and whether it is on a log scale, where nothing is below 0."""
 
@@ -70,7 +71,7 @@ class _ActiveContext(msgspec.Struct):
     """What of a context's saved state is read here."""
 
     context: dict[str, Any]
-    last_job_at: str | None = None
+    last_job_at: datetime | None = None
 
 
 class _Foreseen(NamedTuple):
@@ -250,7 +251,7 @@ class ForecastStage:
     def _bases(self, study: Study) -> list[dict[str, Scalar]]:
         """Contexts without what signals say, those with the latest jobs first."""
         states = self.store.context_parts(study.name, _ActiveContext)
-        latest = sorted(states.values(), key=lambda state: state.last_job_at or "", reverse=True)
+        latest = sorted(states.values(), key=lambda s: s.last_job_at or _NEVER, reverse=True)
         names = {name for feature in study.signals for name in (feature.name, *feature.was)}
         bases: dict[str, dict[str, Scalar]] = {}
         for state in latest:

@@ -11,13 +11,18 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from tunerd import __version__
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.decide import gist
+from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.decisions.lifecycle import compose, is_news
-from tunerd.core.drift.alarms import DriftUpdate
+from tunerd.core.decisions.overrides import Override
+from tunerd.core.drift.alarms import DriftRecovery, DriftUpdate
 from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.hash_chain import HashChain
 from tunerd.core.learning import QuarantineNews
+from tunerd.core.model.history_weights import Regime
 from tunerd.core.recommendation import Advice, MadeFrom, Recommendation
+from tunerd.core.saved_state import layout_of
 from tunerd.core.study import Study
 from tunerd.core.tuner import Tuner
 from tunerd.settings.model import TuneSettings
@@ -37,9 +42,11 @@ from tunerd.store import (
 
 __all__ = ["LAYOUT", "QuarantineDecision", "StepPlan", "StudySession"]
 
-LAYOUT = 21
-"""Of what is saved. A tunerd of another layout learns the history anew, as for a new generation:
-raise it when states or models change their shape."""
+_STATES = (ContextState, DriftConsequences, DriftRecovery, Override, Regime)
+LAYOUT = f"22-{layout_of(*_STATES)}"
+"""Of what is saved. A tunerd of another layout learns the history anew, as for a new generation.
+It changes by itself with the fields of states. Raise the number when models, or states that write
+their own ``dump``, change their shape."""
 MOST_WAITING = 5
 """Contexts, the latest, whose jobs wait since earlier steps and that come before those of new jobs:
 so most are told in turn where jobs come about as fast as they can be answered, and no new job waits

@@ -34,7 +34,7 @@ def old(n: int, days_ago: float) -> ContextState:
     """As a tunerd without rhythms saved it."""
     saved = ran(n, days_ago).dump()
     del saved["rhythm"], saved["foreseen"]
-    return ContextState.load(saved)
+    return ContextState.load_other(saved)[0]
 
 
 def look(*states: ContextState, at: datetime = NOW) -> Foresight:

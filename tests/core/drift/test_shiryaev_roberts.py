@@ -19,7 +19,7 @@ def gains(u: float) -> list[float]:
 
 
 def alarms(numbers: np.ndarray, level: float) -> int:
-    rise, count = ShiryaevRoberts(len(DELTAS)), 0
+    rise, count = ShiryaevRoberts.of(len(DELTAS)), 0
     for sequence, u in enumerate(numbers.tolist()):
         if rise.add(gains(u), (sequence, 0.0)) > level:
             rise.reset()
@@ -64,7 +64,7 @@ def test_what_hangs_together_gets_a_higher_level() -> None:
 @settings(max_examples=20, deadline=None)
 def test_a_change_is_found_and_dated(seed: int, before: int, moved: float) -> None:
     rng = np.random.default_rng(seed)
-    rise, level = ShiryaevRoberts(len(DELTAS)), safe_level(10_000)
+    rise, level = ShiryaevRoberts.of(len(DELTAS)), safe_level(10_000)
     for sequence in range(before):
         rise.add(gains(float(np.clip(rng.normal(), -1.5, 1.5))), (sequence, 0.0))
     for sequence in range(before, before + 400):
@@ -79,10 +79,10 @@ def test_a_change_is_found_and_dated(seed: int, before: int, moved: float) -> No
 
 @given(st.lists(st.floats(-3, 3), max_size=60))
 def test_dumping_is_exact(numbers: list[float]) -> None:
-    rise = ShiryaevRoberts(len(DELTAS))
+    rise = ShiryaevRoberts.of(len(DELTAS))
     for sequence, u in enumerate(numbers):
         rise.add(gains(u), (sequence + 1, sequence + 0.1))
-    back = ShiryaevRoberts.load(len(DELTAS), json.loads(json.dumps(rise.dump())))
+    back = ShiryaevRoberts.load(json.loads(json.dumps(rise.dump())))
     assert back.dump() == rise.dump()
     assert back.add(gains(1.0), (99, 9.9)) == rise.add(gains(1.0), (99, 9.9))
     assert back.since == rise.since

@@ -2,11 +2,12 @@
 (CubicML, section 3 and Figure 2a), each configuration wanted a stated number of times."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+
+from msgspec import field
 
 from tunerd.core.observation import Value
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["MIN_FEASIBLE", "PATIENCE_H", "Campaign", "PendingRuns"]
 
@@ -20,8 +21,7 @@ most of a space does not run, being careful finds less. In one of which nine ten
 the same with more failures, 0.8 less; with other contexts known 0.5 found it later."""
 
 
-@dataclass(slots=True)
-class PendingRuns:
+class PendingRuns(SavedState):
     """A configuration and the number of its runs that are still missing."""
 
     candidate_id: str
@@ -29,8 +29,7 @@ class PendingRuns:
     missing: int
 
 
-@dataclass(slots=True)
-class Campaign:
+class Campaign(SavedState):
     """Where one context's campaign stands. Round 0 is the random start."""
 
     jobs: int
@@ -109,12 +108,3 @@ class Campaign:
         for ask in self.asks:
             ask.missing = min(ask.missing, 0)
         return given_up
-
-    def dump(self) -> dict[str, object]:
-        """State as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Campaign":
-        """Build from what :meth:`dump` gave."""
-        return cls(**{**state, "asks": [PendingRuns(**ask) for ask in state["asks"]]})

@@ -1,9 +1,10 @@
 """What a study knows of one context: its evidence, its campaign, and when it was last looked at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from msgspec import field
 
 from tunerd.core.decisions.campaign import Campaign
 from tunerd.core.decisions.limits import ContributionCaps
@@ -13,7 +14,7 @@ from tunerd.core.evidence.gain_calibration import PredictedGain
 from tunerd.core.evidence.rollout import Rollout
 from tunerd.core.forecasting.rhythm import ContextForecast, JobRhythm
 from tunerd.core.observation import Scalar
-from tunerd.core.recommendation import Kind
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["UNREADABLE", "ContextState"]
 
@@ -23,8 +24,7 @@ PROMISES = 32
 """Candidates whose promise is remembered: those of the last few revisions."""
 
 
-@dataclass(slots=True)
-class ContextState:
+class ContextState(SavedState):
     """One context of a study. Saved whole, in the transaction of the step that changed it."""
 
     context: dict[str, Scalar]
@@ -72,87 +72,37 @@ class ContextState:
         for candidate_id in list(self.promised)[:-PROMISES]:
             del self.promised[candidate_id]
 
-    def dump(self) -> dict[str, object]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
-        return {
-            "context": self.context,
-            "evidence": self.evidence.dump(),
-            "introduction": self.introduction.dump(),
-            "influence": self.influence.dump(),
-            "last_job_at": _text(self.last_job_at),
-            "imported_at": _text(self.imported_at),
-            "asked_at": _text(self.asked_at),
-            "waiting_since": self.waiting_since,
-            "searched": self.searched,
-            "campaign": self.campaign.dump() if self.campaign else None,
-            "rounds_asked": self.rounds_asked,
-            "promised": {
-                cid: [p.gain, p.reference, p.kind.value, p.against]
-                for cid, p in self.promised.items()
-            },
-            "renamed": self.renamed,
-            "declined": self.declined,
-            "watched": self.watched.dump(),
-            "rhythm": self.rhythm.dump(),
-            "foreseen": self.foreseen.dump() if self.foreseen else None,
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "ContextState":
-        """Build from what :meth:`dump` gave."""
-        campaign, foreseen = state["campaign"], state.get("foreseen")
-        return cls(
-            context=state["context"],
-            evidence=ConfigStatsTable.load(state["evidence"]),
-            introduction=Rollout.load(state["introduction"]),
-            influence=ContributionCaps.load(state["influence"]),
-            last_job_at=_instant(state["last_job_at"]),
-            imported_at=_instant(state["imported_at"]),
-            asked_at=_instant(state["asked_at"]),
-            waiting_since=state["waiting_since"],
-            searched=state["searched"],
-            campaign=None if campaign is None else Campaign.load(campaign),
-            rounds_asked=state.get("rounds_asked", []),
-            promised={
-                cid: PredictedGain(gain, reference, Kind(kind), against)
-                for cid, (gain, reference, kind, against) in state["promised"].items()
-            },
-            renamed=state["renamed"],
-            declined=state["declined"],
-            watched=ContextMonitor.load(state["watched"]),
-            rhythm=_rhythm(state),
-            foreseen=None if foreseen is None else ContextForecast.load(foreseen),
-        )
-
     @classmethod
     def load_other(cls, state: Mapping[str, Any]) -> tuple["ContextState", list[str]]:
         """Build from what another version's :meth:`dump` may have given. What this one cannot read
         begins anew, and is named."""
+        state = _in_present_form(state)
         try:
-            return cls.load(state), []
+            return cls.load_with_defaults(state), []
         except UNREADABLE:
             read = cls(state["context"]).dump()
         unread = []
         for part in read.keys() & state.keys():
             try:
-                cls.load({**read, part: state[part]})
+                cls.load_with_defaults({**read, part: state[part]})
             except UNREADABLE:
                 unread.append(part)
             else:
                 read[part] = state[part]
-        return cls.load(read), sorted(unread)
+        return cls.load_with_defaults(read), sorted(unread)
 
 
-def _rhythm(state: Mapping[str, Any]) -> JobRhythm:
-    """A tunerd before this one noted no hours: its jobs count as from long ago, for what grows."""
-    if "rhythm" in state:
-        return JobRhythm.load(state["rhythm"])
-    return JobRhythm(first=None if state["last_job_at"] is None else 0)
-
-
-def _text(at: datetime | None) -> str | None:
-    return at.isoformat() if at else None
-
-
-def _instant(at: str | None) -> datetime | None:
-    return datetime.fromisoformat(at) if at else None
+def _in_present_form(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a saved state with what earlier versions kept otherwise. One noted no hours: its jobs
+    count as from long ago, for what grows. Others kept hours as pairs, and leads flat."""
+    try:
+        first, week, hours = state.get("rhythm", (0 if state["last_job_at"] else None, 0, ()))
+        present = {**state, "rhythm": [first, week, dict(hours)]}
+        flat = state["introduction"]
+        if "ahead" in flat:
+            own = {"ahead": flat["ahead"], "earlier": flat["leads"], "untested": flat["untested"]}
+            rest = {name: part for name, part in flat.items() if name not in ("ahead", "untested")}
+            present["introduction"] = {**rest, "leads": own}
+    except UNREADABLE:
+        return state
+    return present

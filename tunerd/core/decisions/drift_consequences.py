@@ -4,13 +4,14 @@ Small and bounded, saved with the study, so that nobody has to read all contexts
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+
+from msgspec import field
 
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.evidence.rollout import ESTABLISHED, RolloutResult
 from tunerd.core.observation import Value
 from tunerd.core.recommendation import Advice
+from tunerd.core.saved_state import FrozenState, SavedState
 from tunerd.core.study import Study
 
 __all__ = ["DriftConsequences", "ReplacedIncumbent", "asked_again"]
@@ -23,8 +24,7 @@ MOST_SHOWN = 120
 """Characters of a configuration in a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplacedIncumbent:
+class ReplacedIncumbent(FrozenState, frozen=True, array_like=True):
     """An incumbent that a change made slow, and that gave way to a measured alternative."""
 
     context_key: str
@@ -50,8 +50,7 @@ class ReplacedIncumbent:
         )
 
 
-@dataclass(slots=True)
-class DriftConsequences:
+class DriftConsequences(SavedState):
     """The latest of a study."""
 
     given_up: list[ReplacedIncumbent] = field(default_factory=list)
@@ -90,30 +89,6 @@ class DriftConsequences:
             if not contexts or key in contexts:
                 sentences.append(f"Asked again in {key}: {'; '.join(map(_shown, configs))}.")
         return sentences
-
-    def dump(self) -> dict[str, object]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
-        return {
-            "given_up": [
-                [
-                    replaced.context_key,
-                    replaced.config,
-                    replaced.before,
-                    replaced.now,
-                    replaced.sequence,
-                    replaced.at,
-                ]
-                for replaced in self.given_up
-            ],
-            "asked": self.asked,
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "DriftConsequences":
-        """Build from what :meth:`dump` gave."""
-        return cls(
-            [ReplacedIncumbent(*fields) for fields in state["given_up"]], dict(state["asked"])
-        )
 
 
 def _shown(config: Mapping[str, Value]) -> str:

@@ -6,8 +6,10 @@ Only contexts that are not active are foreseen: an active one is kept up to date
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from tunerd.core.decisions.campaign import Campaign
 from tunerd.core.decisions.context_state import ContextState

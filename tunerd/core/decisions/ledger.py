@@ -20,6 +20,7 @@ from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.evidence.gain_calibration import gained
 from tunerd.core.evidence.prequential import LedgerEntry, PrequentialRecord
 from tunerd.core.evidence.rollout import RolloutResult
+from tunerd.core.evidence.uplift import UpliftTracker
 from tunerd.core.recommendation import Kind
 from tunerd.core.study import Study
 
@@ -28,8 +29,7 @@ __all__ = ["JobEntry", "Ledger", "LedgerAccount", "LedgerContext", "entered", "l
 
 class _LedgerRollout(msgspec.Struct, frozen=True, gc=False):
     incumbent: str | None
-    ahead: float
-    """Of the incumbent, as :class:`~tunerd.core.evidence.uplift.UpliftTracker` has it."""
+    leads: UpliftTracker
     verdicts: list[RolloutResult]
 
 

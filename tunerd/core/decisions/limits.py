@@ -10,13 +10,13 @@ his share by less than a job, nodes by a few, where jobs of several nodes take t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from tunerd.core.arrays import BoolArray, Codes, IntArray
 from tunerd.core.observation import Observation, Value
+from tunerd.core.saved_state import SavedState
 from tunerd.core.space import SearchSpace
 from tunerd.core.study.parts import LimitOptions
 
@@ -143,8 +143,7 @@ def _unordered(space: SearchSpace) -> BoolArray:
     return np.array([kinds[dimension.parameter] not in ORDERED for dimension in space.dimensions])
 
 
-@dataclass(slots=True)
-class ContributionCaps:
+class ContributionCaps(SavedState):
     """Who ran what in one context, in jobs that say something of their configuration: what was
     cancelled takes nobody's share, and adds to no one's."""
 
@@ -202,16 +201,6 @@ class ContributionCaps:
         """
         up = sum(over[name][1] for name in above)
         return up > sum(share * jobs for share, jobs in over.values()) + 1e-9
-
-    def dump(self) -> dict[str, object]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
-        return {"jobs": self.jobs, "who": self.who, "configs": self.configs}
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "ContributionCaps":
-        """Build from what :meth:`dump` gave."""
-        configs = {name: dict(ran) for name, ran in state["configs"].items()}
-        return cls(state["jobs"], dict(state["who"]), configs)
 
 
 def _users(job: Observation) -> list[str]:

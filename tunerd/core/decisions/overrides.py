@@ -9,8 +9,10 @@ that does not fit a later generation of the study is kept, and does nothing unti
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
+
+from msgspec import field
 
 from tunerd.core.expressions import Expression, ExpressionType, names_in, suggestion
 from tunerd.core.expressions.tree import (
@@ -25,6 +27,7 @@ from tunerd.core.expressions.tree import (
 from tunerd.core.expressions.tree import LiteralNode as Constant
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.recommendation import Recommendation
+from tunerd.core.saved_state import FrozenState
 from tunerd.core.study import Constraint, Parameter, Study
 from tunerd.core.study.context_key import clean_value, written
 from tunerd.core.study_file.baselines import values_of
@@ -35,8 +38,7 @@ ANYWHERE = "[any]"
 _ENTRY = re.compile(r"(\w+)(?:\[(any|\d{1,4})\])?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(FrozenState, frozen=True):
     """One order. ``number`` is the command's, by which people name it."""
 
     number: int
@@ -62,21 +64,6 @@ class Override:
     def named(self) -> str:
         """As a recommendation's reason names it: ``pin 12 (tp = 8)``."""
         return f"{self.kind} {self.number} ({_listed(self.config)})"
-
-    def dump(self) -> dict[str, object]:
-        """State as JSON values."""
-        return {
-            "number": self.number,
-            "kind": self.kind,
-            "context": dict(self.context),
-            "config": dict(self.config),
-            "why": self.why,
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Override":
-        """Build from what :meth:`dump` gave."""
-        return cls(**state)
 
 
 class OverrideSet:

@@ -1,13 +1,16 @@
 """What the watch finds, in words of the domain."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec import field
+from msgspec.structs import replace
 
 from tunerd.core.model.history_weights import Regime
 from tunerd.core.observation import Scalar
+from tunerd.core.saved_state import FrozenState, SavedState
 
 __all__ = ["Drift", "DriftUpdate", "Kind", "Phase", "drift_id"]
 
@@ -17,8 +20,7 @@ jobs come, how many fail."""
 Phase = Literal["began", "grew", "over"]
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(FrozenState, frozen=True):
     """A change that was noticed and is not over."""
 
     drift_id: str
@@ -95,22 +97,6 @@ class Drift:
             contexts=later.contexts,
         )
 
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
-        state = asdict(self)
-        state["since_at"], state["noticed_at"] = (
-            self.since_at.isoformat(),
-            self.noticed_at.isoformat(),
-        )
-        state["contexts"] = list(self.contexts)
-        return state
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Drift":
-        """Build from what :meth:`dump` gave."""
-        times = {name: datetime.fromisoformat(state[name]) for name in ("since_at", "noticed_at")}
-        return cls(**{**state, **times, "contexts": tuple(state["contexts"])})
-
 
 @dataclass(frozen=True, slots=True)
 class DriftUpdate:
@@ -125,8 +111,7 @@ class DriftUpdate:
     """For ``over``: what says so."""
 
 
-@dataclass(slots=True)
-class DriftRecovery:
+class DriftRecovery(SavedState):
     """How jobs do since a drift was noticed: whether it is over."""
 
     drift: Drift
@@ -136,25 +121,6 @@ class DriftRecovery:
     """Of the latest of them, whether the predicted band held."""
     errors: list[float] = field(default_factory=list)
     """Of the same, the error in half widths of that band."""
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values."""
-        return {
-            "drift": self.drift.dump(),
-            "jobs": self.jobs,
-            "held": list(self.held),
-            "errors": list(self.errors),
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "DriftRecovery":
-        """Build from what :meth:`dump` gave."""
-        return cls(
-            Drift.load(state["drift"]),
-            state["jobs"],
-            [bool(held) for held in state["held"]],
-            [float(error) for error in state["errors"]],
-        )
 
 
 def drift_id(study: str, drift_kind: Kind, place: tuple[object, ...], noticed: int) -> str:

@@ -6,14 +6,14 @@ nothing to earlier errors (Helmert's residuals), whatever the predictor learns m
 a predictor that learns shrink, hang together and forget the very change that is looked for.
 """
 
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import prod
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from msgspec import field
 
 from tunerd.core.drift.shiryaev_roberts import Moment, ShiryaevRoberts
+from tunerd.core.saved_state import SavedState
 
 __all__ = [
     "FAILURE_ALTERNATIVES",
@@ -36,8 +36,7 @@ MEMORY = 50.0
 """Jobs that a level counts as at most."""
 
 
-@dataclass(slots=True)
-class ConfigLevel:
+class ConfigLevel(SavedState, array_like=True):
     """One configuration."""
 
     weight: float = 0.0
@@ -70,16 +69,17 @@ class FailureOutcome(NamedTuple):
     failed: bool
 
 
-@dataclass(slots=True)
-class ContextMonitor:
+class ContextMonitor(SavedState):
     """The watch's memory of one context. Bounded; saved with the context."""
 
     cells: dict[str, ConfigLevel] = field(default_factory=dict)
     """By the beginning of a candidate id, the one that ran last at the end."""
-    lately: deque[RecentScore] = field(default_factory=lambda: deque(maxlen=LATELY))
-    speed: ShiryaevRoberts = field(default_factory=lambda: ShiryaevRoberts(SPEED_ALTERNATIVES))
-    failing: ShiryaevRoberts = field(default_factory=lambda: ShiryaevRoberts(FAILURE_ALTERNATIVES))
-    outcomes: deque[FailureOutcome] = field(default_factory=lambda: deque(maxlen=OUTCOMES))
+    lately: list[RecentScore] = field(default_factory=list)
+    speed: ShiryaevRoberts = field(default_factory=lambda: ShiryaevRoberts.of(SPEED_ALTERNATIVES))
+    failing: ShiryaevRoberts = field(
+        default_factory=lambda: ShiryaevRoberts.of(FAILURE_ALTERNATIVES)
+    )
+    outcomes: list[FailureOutcome] = field(default_factory=list)
     """What ``failing`` has seen of late: by how much more fail, and whether it is here."""
     jobs: int = 0
     mean: float = 0.0
@@ -104,7 +104,7 @@ class ContextMonitor:
 
     def scored(self, name: str, score: float, at: Moment) -> None:
         """A job's score is known now."""
-        self.lately.append(RecentScore(*at, name, score))
+        self.lately = [*self.lately, RecentScore(*at, name, score)][-LATELY:]
         self.jobs += 1
         self.mean += (score - self.mean) / min(self.jobs, MEMORY)
 
@@ -156,40 +156,10 @@ class ContextMonitor:
         self.speed.reset()
         self.lean = [0.0, 0.0]
 
+    def ended(self, outcome: FailureOutcome) -> None:
+        """A job's outcome was held against its chance to fail."""
+        self.outcomes = [*self.outcomes, outcome][-OUTCOMES:]
+
     def came(self, since: int) -> list[FailureOutcome]:
         """The latest outcomes from a sequence on."""
         return [outcome for outcome in self.outcomes if outcome.sequence >= since]
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
-        return {
-            "cells": [[k, c.weight, c.level, c.ran, c.failed] for k, c in self.cells.items()],
-            "lately": [list(recent) for recent in self.lately],
-            "speed": self.speed.dump(),
-            "failing": self.failing.dump(),
-            "outcomes": [list(recent) for recent in self.outcomes],
-            "jobs": self.jobs,
-            "mean": self.mean,
-            "errors": list(self.errors),
-            "fresh": list(self.fresh),
-            "failures": list(self.failures),
-            "lean": list(self.lean),
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "ContextMonitor":
-        """Build from what :meth:`dump` gave."""
-        here = cls(
-            cells={name: ConfigLevel(*cell) for name, *cell in state["cells"]},
-            speed=ShiryaevRoberts.load(SPEED_ALTERNATIVES, state["speed"]),
-            failing=ShiryaevRoberts.load(FAILURE_ALTERNATIVES, state["failing"]),
-            jobs=state["jobs"],
-            mean=state["mean"],
-            errors=list(state["errors"]),
-            fresh=list(state["fresh"]),
-            failures=list(state["failures"]),
-            lean=list(state["lean"]),
-        )
-        here.lately.extend(RecentScore(*recent) for recent in state["lately"])
-        here.outcomes.extend(FailureOutcome(*fields) for fields in state["outcomes"])
-        return here

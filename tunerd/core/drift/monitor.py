@@ -10,12 +10,12 @@ for what permuting history does not show (work that hangs together over hours).
 import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from tunerd.core.drift.alarms import Drift, DriftRecovery, DriftUpdate, Kind, drift_id
 from tunerd.core.drift.calibration import AlarmThreshold
@@ -101,8 +101,8 @@ class DriftMonitor:
         """Drifts that are not over."""
         self._seed = study.predictor.seed
         self._scales = ResidualScaler()
-        self._speed = ShiryaevRoberts(len(STUDY))
-        self._failing = ShiryaevRoberts(FAILURE_ALTERNATIVES)
+        self._speed = ShiryaevRoberts.of(len(STUDY))
+        self._failing = ShiryaevRoberts.of(FAILURE_ALTERNATIVES)
         self._order = RankShiftDetector([parameter.name for parameter in study.parameters])
         self._failures = FailureCalibration()
         self._inputs = CovariateShiftDetector(_features(study), budget)
@@ -294,7 +294,7 @@ class DriftMonitor:
         if self._outcomes <= 50 or doubtful:
             return []
         self._chances.append((chance, failed))
-        here.outcomes.append(FailureOutcome(one.sequence, round(chance, 4), failed))
+        here.ended(FailureOutcome(one.sequence, round(chance, 4), failed))
         gains = failure_gains(chance, failed=failed)
         level = self._levels["failing"].level
         study, context = self._failing.add(gains, at), here.failing.add(gains, at)
@@ -480,8 +480,8 @@ class DriftMonitor:
         watch = cls(study)
         watch.active = [DriftRecovery.load(recovery) for recovery in state["active"]]
         watch._scales = ResidualScaler.load(state["scales"])
-        watch._speed = ShiryaevRoberts.load(len(STUDY), state["speed"])
-        watch._failing = ShiryaevRoberts.load(FAILURE_ALTERNATIVES, state["failing"])
+        watch._speed = ShiryaevRoberts.load(state["speed"])
+        watch._failing = ShiryaevRoberts.load(state["failing"])
         watch._order = RankShiftDetector.load(watch._order.parameters, state["order"])
         watch._failures = FailureCalibration.load(state["failures"])
         watch._inputs.load(state["inputs"])

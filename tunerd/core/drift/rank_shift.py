@@ -44,7 +44,7 @@ class RankShiftDetector:
         self._size = dict.fromkeys(self.parameters, 0.0)
         """Mean size of a parameter's effect over jobs."""
         self._jobs = 0.0
-        self.rise = ShiryaevRoberts(len(self.parameters) * len(ORDER_ALTERNATIVES))
+        self.rise = ShiryaevRoberts.of(len(self.parameters) * len(ORDER_ALTERNATIVES))
 
     def see(
         self, config: Mapping[str, Value], off: float | None, lean: float | None, at: Moment
@@ -119,9 +119,7 @@ class RankShiftDetector:
             order._effects[name] = {k: list(v) for k, v in state["effects"][name].items()}
             order._size[name] = state["size"][name]
         order._jobs = state["jobs"]
-        order.rise = ShiryaevRoberts.load(
-            len(order.parameters) * len(ORDER_ALTERNATIVES), state["rise"]
-        )
+        order.rise = ShiryaevRoberts.load(state["rise"])
         return order
 
 

@@ -14,8 +14,10 @@ when the change began (Page; Pollak and Siegmund on both).
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Self
+
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["Moment", "ShiryaevRoberts"]
 
@@ -26,66 +28,49 @@ MOST = 1e250
 """Where M stops growing: far above every threshold, below what a float holds."""
 
 
-class ShiryaevRoberts:
-    """Bounded, exact under :meth:`dump`. One per place that is watched."""
+class ShiryaevRoberts(SavedState):
+    """Bounded. One per place that is watched; each list has an entry for each alternative."""
 
-    __slots__ = ("_mass", "_starts", "_sums")
+    mass: list[float]
+    sums: list[float]
+    starts: list[Moment]
 
-    def __init__(self, alternatives: int) -> None:
-        self._mass = [0.0] * alternatives
-        self._sums = [0.0] * alternatives
-        self._starts = [NEVER] * alternatives
+    @classmethod
+    def of(cls, alternatives: int) -> Self:
+        """Nothing was seen yet."""
+        return cls([0.0] * alternatives, [0.0] * alternatives, [NEVER] * alternatives)
 
     def add(self, gains: Sequence[float], at: Moment) -> float:
         """Take in a job's gain for each alternative; returns the level."""
         total = 0.0
         for i, gain in enumerate(gains):
-            mass = self._mass[i] = min((1.0 + self._mass[i]) * math.exp(min(gain, 50.0)), MOST)
+            mass = self.mass[i] = min((1.0 + self.mass[i]) * math.exp(min(gain, 50.0)), MOST)
             total += mass
-            grown = self._sums[i] + gain
+            grown = self.sums[i] + gain
             if grown <= 0.0:
-                self._sums[i], self._starts[i] = 0.0, NEVER
+                self.sums[i], self.starts[i] = 0.0, NEVER
             else:
-                if self._sums[i] == 0.0:
-                    self._starts[i] = at
-                self._sums[i] = grown
-        return math.log(total / len(self._mass)) if total > 0 else -math.inf
+                if self.sums[i] == 0.0:
+                    self.starts[i] = at
+                self.sums[i] = grown
+        return math.log(total / len(self.mass)) if total > 0 else -math.inf
 
     @property
     def best(self) -> int:
         """The alternative that has most behind it."""
-        return max(range(len(self._mass)), key=self._mass.__getitem__)
+        return max(range(len(self.mass)), key=self.mass.__getitem__)
 
     @property
     def since(self) -> Moment:
         """First job since which the best alternative has been rising."""
-        return self._starts[max(range(len(self._sums)), key=self._sums.__getitem__)]
+        return self.starts[max(range(len(self.sums)), key=self.sums.__getitem__)]
 
     @property
     def quiet(self) -> bool:
         """Whether jobs were seen since it began, and none of the alternatives is rising."""
-        return any(self._mass) and not any(self._sums)
+        return any(self.mass) and not any(self.sums)
 
     def reset(self) -> None:
         """Begin again."""
-        self.__init__(len(self._mass))  # type: ignore[misc]
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values; empty while there is nothing to say."""
-        if not any(self._mass):
-            return {}
-        return {
-            "mass": list(self._mass),
-            "sums": list(self._sums),
-            "starts": [list(start) for start in self._starts],
-        }
-
-    @classmethod
-    def load(cls, alternatives: int, state: Mapping[str, Any]) -> "ShiryaevRoberts":
-        """Build from what :meth:`dump` gave; one for other alternatives begins again."""
-        rise = cls(alternatives)
-        if state and len(state["mass"]) == alternatives:
-            rise._mass = [float(mass) for mass in state["mass"]]
-            rise._sums = [float(total) for total in state["sums"]]
-            rise._starts = [(int(sequence), float(at)) for sequence, at in state["starts"]]
-        return rise
+        fresh = self.of(len(self.mass))
+        self.mass, self.sums, self.starts = fresh.mass, fresh.sums, fresh.starts

@@ -11,6 +11,7 @@ from typing import Any
 
 from tunerd.core.observation import FeasibilityLabel
 from tunerd.core.recommendation import Advice, Kind, Recommendation, candidate_id
+from tunerd.core.saved_state import FrozenState
 from tunerd.core.study import Study
 
 __all__ = ["MOST_GAIN", "GainCalibration", "PredictedGain", "gained", "promises_of"]
@@ -26,8 +27,7 @@ MOST_GAP = 0.5
 """One job that went wrong says no more than this about how much predictions are overrated."""
 
 
-@dataclass(frozen=True, slots=True)
-class PredictedGain:
+class PredictedGain(FrozenState, frozen=True, array_like=True):
     """What a published candidate was said to gain."""
 
     gain: float | None

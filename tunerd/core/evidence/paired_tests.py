@@ -7,12 +7,12 @@ that gave way again whose fault it was. What follows from them is the introducti
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+
+from msgspec import field
 
 from tunerd.core.evidence.sequential import counted, log_odds, raised, start
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["LEAST_RUNS", "PRIOR_RUNS", "PairedTest", "PromotionGuard", "RollbackReview"]
 
@@ -36,8 +36,7 @@ MOST_LOOKS = 16
 """Latest jobs that say so, at most."""
 
 
-@dataclass(slots=True)
-class _PendingScores:
+class _PendingScores(SavedState):
     """Jobs since the last comparison."""
 
     runs: int = 0
@@ -48,8 +47,7 @@ class _PendingScores:
         self.total += score
 
 
-@dataclass(slots=True, kw_only=True)
-class _WelfordStats:
+class _WelfordStats(SavedState, kw_only=True):
     """A configuration's own runs, and how far they lie apart (Welford 1962)."""
 
     runs: int = 0
@@ -63,7 +61,6 @@ class _WelfordStats:
         self.squares += step * (score - self.mean)
 
 
-@dataclass(slots=True)
 class PairedTest(_WelfordStats):
     """A challenger beside the incumbent. Everything in scores."""
 
@@ -114,19 +111,7 @@ class PairedTest(_WelfordStats):
         own = (PRIOR_RUNS * usual**2 + self.squares) / (PRIOR_RUNS + max(self.runs - 1, 0))
         return max(usual, math.sqrt(own))
 
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "PairedTest":
-        """Build from ``asdict``."""
-        return cls(
-            **{
-                **state,
-                "own": _PendingScores(**state["own"]),
-                "other": _PendingScores(**state["other"]),
-            }
-        )
 
-
-@dataclass(slots=True)
 class PromotionGuard(_WelfordStats):
     """A new incumbent beside the level of the one before."""
 
@@ -163,8 +148,7 @@ class PromotionGuard(_WelfordStats):
         return max(log_odds(self.worse), self.slow)
 
 
-@dataclass(slots=True)
-class RollbackReview:
+class RollbackReview(SavedState):
     """A new incumbent that gave way again, while the former one shows whose fault it was: where
     that is slow now too, the cluster slowed down, and the new one goes on."""
 

@@ -14,9 +14,11 @@ Constant time and bounded state per job.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec import field
 
 from tunerd.core.evidence.config_stats import PRIOR_NOISE, TINY
 from tunerd.core.evidence.decision_inputs import MeasuredConfig
@@ -29,6 +31,7 @@ from tunerd.core.evidence.paired_tests import (
 )
 from tunerd.core.evidence.sequential import log_odds
 from tunerd.core.evidence.uplift import PROBATION, UpliftTracker
+from tunerd.core.saved_state import FrozenState, SavedState
 
 __all__ = [
     "ESTABLISHED",
@@ -78,8 +81,7 @@ OUTLIER = 4.0
 _NORMAL = NormalDist()
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutResult:
+class RolloutResult(FrozenState, frozen=True):
     """How an introduction ended."""
 
     candidate_id: str
@@ -119,8 +121,7 @@ class ChallengerEstimate:
         return self.mean * _NORMAL.cdf(z) + sd * _NORMAL.pdf(z)
 
 
-@dataclass(frozen=True, slots=True)
-class SlowedIncumbent:
+class SlowedIncumbent(FrozenState, frozen=True):
     """An incumbent that a change made slow."""
 
     candidate_id: str
@@ -130,8 +131,7 @@ class SlowedIncumbent:
     """Sequence of the first job after that change."""
 
 
-@dataclass(slots=True)
-class Rollout:
+class Rollout(SavedState):
     """What is being introduced in one context."""
 
     incumbent: str | None = None
@@ -499,32 +499,6 @@ class Rollout:
 
     def _say(self, verdict: RolloutResult) -> None:
         self.verdicts = [*self.verdicts[1 - MOST_VERDICTS :], verdict]
-
-    # -- keeping ----------------------------------------------------------------------------
-
-    def dump(self) -> dict[str, object]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
-        return asdict(self) | self.leads.dump()
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Rollout":
-        """Build from what :meth:`dump` gave."""
-        probation, doubt = state["probation"], state["doubt"]
-        names = {field.name for field in fields(cls)} & state.keys()
-        return cls(
-            **{
-                **{name: state[name] for name in names},
-                "duels": {cid: PairedTest.load(entry) for cid, entry in state["duels"].items()},
-                "closed": dict(state["closed"]),
-                "probation": None if probation is None else PromotionGuard(**probation),
-                "doubt": None if doubt is None else RollbackReview(**doubt),
-                "verdicts": [RolloutResult(**entry) for entry in state["verdicts"]],
-                "formers": list(state["formers"]),
-                "recheck": list(state["recheck"]),
-                "fallen": [SlowedIncumbent(**entry) for entry in state["fallen"]],
-                "leads": UpliftTracker.load(state),
-            }
-        )
 
 
 def elect(rivals: Sequence[MeasuredConfig]) -> MeasuredConfig | None:

@@ -6,10 +6,11 @@ ahead as it was.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+
+from msgspec import field
 
 from tunerd.core.evidence.decision_inputs import MeasuredConfig
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["PROBATION", "UntestedIncumbents", "UpliftTracker"]
 
@@ -19,8 +20,7 @@ of its luck."""
 MOST_LEADS = 32
 
 
-@dataclass(slots=True)
-class UntestedIncumbents:
+class UntestedIncumbents(SavedState):
     """Incumbents that took over without a test, one after the other. Each was at its luckiest when
     it was chosen: differences from one to the next would add up to a lead that nobody has."""
 
@@ -36,8 +36,7 @@ class UntestedIncumbents:
         return self.ahead + one.estimate.mean - former.estimate.mean
 
 
-@dataclass(slots=True)
-class UpliftTracker:
+class UpliftTracker(SavedState):
     """Of one context, in scores."""
 
     ahead: float = 0.0
@@ -122,24 +121,3 @@ class UpliftTracker:
                 self.ahead = untested.lead(rival, former)
             elif cid in self.earlier:
                 self.earlier[cid] = untested.lead(rival, former)
-
-    def dump(self) -> dict[str, object]:
-        """Its part of an introduction's state."""
-        untested = self.untested
-        return {
-            "ahead": self.ahead,
-            "leads": dict(self.earlier),
-            "untested": None if untested is None else asdict(untested),
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "UpliftTracker":
-        """Build from the state of an introduction."""
-        untested = state["untested"]
-        return cls(
-            state["ahead"],
-            dict(state["leads"]),
-            None
-            if untested is None
-            else UntestedIncumbents(**{**untested, "runs": dict(untested["runs"])}),
-        )

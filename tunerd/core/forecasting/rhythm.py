@@ -6,11 +6,14 @@ many weeks lay between them. Hours beside count as well, so that a queue or a ch
 saving time hides nothing.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec import field
+
+from tunerd.core.saved_state import FrozenState, SavedState
 
 __all__ = ["ContextForecast", "JobRhythm", "contexts_to_come"]
 
@@ -31,8 +34,7 @@ _WEIGHTS = [FADING**age for age in range(WEEKS)]
 _HOUR = timedelta(hours=1)
 
 
-@dataclass(slots=True)
-class JobRhythm:
+class JobRhythm(SavedState, array_like=True):
     """Hours in which jobs of one context began. At most 168 numbers, whatever comes; in whichever
     order jobs come, it is the same."""
 
@@ -130,19 +132,8 @@ class JobRhythm:
         if weeks & _ALL:
             self.hours[hour] = self.hours.get(hour, 0) | weeks & _ALL
 
-    def dump(self) -> list[object]:
-        """State as JSON values."""
-        return [self.first, self.week, [list(pair) for pair in sorted(self.hours.items())]]
 
-    @classmethod
-    def load(cls, state: Any) -> "JobRhythm":
-        """Build from what :meth:`dump` gave."""
-        first, week, hours = state
-        return cls(first, week, dict(hours))
-
-
-@dataclass(frozen=True, slots=True)
-class ContextForecast:
+class ContextForecast(FrozenState, frozen=True):
     """That jobs of a context are to come."""
 
     since: datetime
@@ -154,28 +145,6 @@ class ContextForecast:
     probability: float | None
     """At its most probable hour; None where nobody knows."""
     why: Literal["rhythm", "growth"]
-
-    def dump(self) -> dict[str, object]:
-        """State as JSON values."""
-        return {
-            "since": self.since.isoformat(),
-            "comes_at": None if self.comes_at is None else self.comes_at.isoformat(),
-            "until": self.until.isoformat(),
-            "probability": self.probability,
-            "why": self.why,
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "ContextForecast":
-        """Build from what :meth:`dump` gave."""
-        comes_at = state["comes_at"]
-        return cls(
-            since=datetime.fromisoformat(state["since"]),
-            comes_at=None if comes_at is None else datetime.fromisoformat(comes_at),
-            until=datetime.fromisoformat(state["until"]),
-            probability=state["probability"],
-            why=state["why"],
-        )
 
 
 def contexts_to_come(

@@ -5,9 +5,8 @@ same whenever they are learned. The newest is the one that ended last. Old jobs 
 last, by an import, and are old all the same.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.features.replay import ReplaySample
 from tunerd.core.features.rows import FeatureRows
 from tunerd.core.observation import Observation
+from tunerd.core.saved_state import FrozenState
 from tunerd.core.study.parts import HistoryOptions
 
 __all__ = ["Regime", "days", "faded", "within"]
@@ -23,8 +23,7 @@ LEAST = 1e-3
 """What a faded row still weighs: enough to say which way is up where nothing newer does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Regime:
+class Regime(FrozenState, frozen=True):
     """Since when jobs behave differently, and where."""
 
     since: int
@@ -35,17 +34,6 @@ class Regime:
     """What a job from before it weighs there."""
     moved: float = 0.0
     """By how much scores moved when it began: jobs from before count as if it had been there."""
-
-    def dump(self) -> dict[str, object]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Regime":
-        """Build from what :meth:`dump` gave."""
-        keys = state["keys"]
-        keys = None if keys is None else tuple(keys)
-        return cls(state["since"], keys, state["before"], state["moved"])
 
 
 def days(observations: Sequence[Observation]) -> FloatArray:
