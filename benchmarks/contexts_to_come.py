@@ -8,11 +8,15 @@ the benchmark moves: once with `[forecast] rhythm`, once without.
 
 A recommendation is lost when a context was quiet for `active_days`, or when more than
 `max_contexts` others were busier. So three installations are played: as tunerd comes, one that
-forgets after five days, and one with few contexts. In a fourth the number of GPUs of some models
+forgets after five days, and one with few contexts. In a fourth contexts come on dates of the month
+for seven months, and it forgets after five days, too. In a fifth the number of GPUs of some models
 grows, once with `[forecast] growth` and once without.
+
+Figures are of all seeds together. Plan, left-out days and delays differ from seed to seed.
 """
 
 import argparse
+import calendar
 import heapq
 import itertools
 import sys
@@ -42,7 +46,8 @@ from tunerd.store import Store, open_store
 
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday."""
-DAYS, QUICK_DAYS = 112, 42
+DAYS, QUICK_DAYS, DATE_DAYS = 112, 42, 212
+SEEDS = (1, 2, 3)
 GAP, PRECISE, COST = 0.5, 0.5, 1.5
 """Bars: share of first jobs without a recommendation that get one, share of what is foreseen that
 comes, and searches beside those without foresight. Of six sizes of a model that grows, three can be
@@ -67,6 +72,7 @@ SCENARIOS = {
     "as it comes": TuneSettings(),
     "forgets after five days": TuneSettings(active_days=5.0),
     "few contexts": TuneSettings(max_contexts=6),
+    "by the date": TuneSettings(active_days=5.0),
     "growing": TuneSettings(),
 }
 Arrival = tuple[datetime, dict[str, Scalar]]
@@ -103,6 +109,28 @@ def weekly(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
                 yield BEGIN + timedelta(days=day, hours=hour + late), one
 
 
+def by_the_date(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
+    """First jobs of contexts that come once a month, and of one that comes on weekdays."""
+    for number in range(7):
+        hour = int(rng.integers(24))
+        for day in range(days):
+            on = BEGIN + timedelta(days=day)
+            length = calendar.monthrange(on.year, on.month)[1]
+            working = [d for d in range(1, length + 1) if on.replace(day=d).weekday() < 5]
+            planned = (
+                on.weekday() < 5,
+                on.day == 1,
+                on.day == 15,
+                on.day == working[0],
+                on.day == working[-1],
+                on.weekday() == 0 and 8 <= on.day <= 14,
+                on.weekday() == 4 and on.day > length - 7,
+            )[number]
+            if planned and rng.random() >= LEFT_OUT:
+                at = timedelta(hours=hour + float(rng.uniform(0, LATE_H)))
+                yield on + at, context(7 + number, "H100", 64)
+
+
 def growing(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
     """Models that come every third day: four get twice the GPUs now and then, two never grow."""
     for number, model in enumerate((7, 13, 30, 70, 8, 14)):
@@ -110,6 +138,14 @@ def growing(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
             doubled = min(day // 15, 5) if number < 4 else 0
             at = timedelta(days=day, hours=8 + number, minutes=float(rng.uniform(0, 50)))
             yield BEGIN + at, context(model, "H100", 32 * 2**doubled)
+
+
+SOURCES = {"growing": growing, "by the date": by_the_date}
+BEFORE = {
+    "growing": ("never seen before", (0, 0)),
+    "by the date": ("that came thrice", (3, 10_000)),
+}
+"""Of which contexts the gap is counted; else of those that came twice."""
 
 
 @dataclass
@@ -123,6 +159,14 @@ class Outcome:
     foreseen: Counter[str] = field(default_factory=Counter)
     wide: list[float] = field(default_factory=list)
     """Ratio of a band's ends in contexts that nobody had run yet."""
+
+    def __add__(self, other: "Outcome") -> "Outcome":
+        return Outcome(
+            self.ready + other.ready,
+            self.searches + other.searches,
+            self.foreseen + other.foreseen,
+            self.wide + other.wide,
+        )
 
     def share(self, least: int = 0, most: int = 10_000) -> float:
         """Of first jobs of the day that had a recommendation. A context came before so often."""
@@ -165,7 +209,7 @@ class Cluster:
             self.time.now,
             self.time.clock,
         )
-        self.source = growing if grows else weekly
+        self.source = SOURCES.get(scenario, weekly)
         self.numbers = itertools.count(1)
         self.outcome = Outcome()
         name, digest = self.study.name, self.study.content_hash
@@ -237,18 +281,25 @@ class Cluster:
 
 
 def measure(options: argparse.Namespace, bars: Bars) -> None:
-    days = QUICK_DAYS if options.quick else DAYS
-    tasks = [(name, foresees, days, 1) for name in SCENARIOS for foresees in (False, True)]
+    days = {name: DATE_DAYS if name == "by the date" else DAYS for name in SCENARIOS}
+    seeds = SEEDS[:1] if options.quick else options.seeds
+    tasks = [
+        (name, foresees, QUICK_DAYS if options.quick else days[name], seed)
+        for name in options.scenarios
+        for foresees in (False, True)
+        for seed in seeds
+    ]
     with ProcessPoolExecutor(2) as pool:
-        outcomes = dict(zip([task[:2] for task in tasks], pool.map(play, tasks), strict=True))
-    for name in SCENARIOS:
-        reactive, proactive = outcomes[name, False], outcomes[name, True]
+        outcomes = dict(zip(tasks, pool.map(play, tasks), strict=True))
+    for name in options.scenarios:
+        reactive, proactive = (
+            sum((o for task, o in outcomes.items() if task[:2] == (name, foresees)), Outcome())
+            for foresees in (False, True)
+        )
         bars.say(f"{name}: first jobs of a day", len(reactive.ready))
         bars.say(f"{name}: ready, reactive", 100 * reactive.share(), "%")
         bars.say(f"{name}: ready, proactive", 100 * proactive.share(), "%")
-        what, counted = "of contexts that came twice", (2, 10_000)
-        if name == "growing":
-            what, counted = "never seen before", (0, 0)
+        what, counted = BEFORE.get(name, ("of contexts that came twice", (2, 10_000)))
         before, after = reactive.share(*counted), proactive.share(*counted)
         bars.say(f"{name}: {what}, reactive", 100 * before, "%")
         bars.say(f"{name}: {what}, proactive", 100 * after, "%")
@@ -267,7 +318,10 @@ def measure(options: argparse.Namespace, bars: Bars) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = arguments(__doc__).parse_args(argv)
+    parser = arguments(__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--scenarios", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
+    options = parser.parse_args(argv)
     bars = Bars("contexts_to_come")
     measure(options, bars)
     return bars.end(options)

@@ -30,8 +30,7 @@ def foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> datetime:
     with open_store(url) as store:
         store.publish_generation("web", study.content_hash, TEXT, "test", now)
         with store.transaction() as tx:
-            last = now.replace(minute=now.minute // 10 * 10, second=0, microsecond=0)
-            times = [last - timedelta(minutes=m) for m in range(0, 4 * 24 * 60, 10)]
+            times = [now - timedelta(minutes=m) for m in range(4 * 24 * 60, 0, -10)]
             points = [('rps{service="a"}', at, busy(at.hour) + at.minute) for at in times]
             tx.add_signal_points(points, now)
             key = study.context_key(context.context)

@@ -1,6 +1,7 @@
 """What every store promises to those who look often: pages, and what they keep in memory."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from tests.contracts.store_data import NOW, STUDY, add_study, observation
 from tests.contracts.test_store_derivations import one as said
 from tests.contracts.test_store_predictions import judged, keep
 from tunerd.core.observation import Status
-from tunerd.errors import UnknownStudyError
+from tunerd.errors import CorruptDataError, UnknownStudyError
 from tunerd.store import ContextRow, Store
 
 
@@ -108,6 +109,27 @@ class TestContexts:
         assert {key: part.jobs for key, part in parts.items()} == {"c": 2, long: 9}
         assert store.context_parts(STUDY, Jobs, []) == {}
         assert store.context_parts(STUDY, Jobs).keys() == states.keys()
+
+    def test_those_with_the_latest_jobs(self, store: Store) -> None:
+        add_study(store)
+        ago = {"a": 3, "b": 1, "c": None, "d": 2}
+        rows = [
+            ContextRow(key, {}, None if days is None else NOW - timedelta(days=days), 1)
+            for key, days in ago.items()
+        ]
+        with store.transaction() as tx:
+            tx.save_context_states(STUDY, rows)
+        assert store.latest_contexts(STUDY, 9) == ["b", "d", "a", "c"]
+        assert store.latest_contexts(STUDY, 2) == ["b", "d"]
+
+    def test_a_part_of_what_a_study_saved(self, store: Store) -> None:
+        add_study(store)
+        assert store.study_part(STUDY, Jobs) is None
+        with store.transaction() as tx:
+            tx.save_study_state(STUDY, {"jobs": 7, "more": [1]}, epoch=1, now=NOW)
+        assert store.study_part(STUDY, Jobs) == Jobs(7)
+        with pytest.raises(CorruptDataError, match="state of study"):
+            store.study_part(STUDY, ContextRow)
 
 
 def test_what_was_said_in_a_context(store: Store) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.core.tuning import START as FIRST_JOB
 from tests.core.tuning import changed
 from tests.stages.fakes import Heard
-from tests.stages.tuning import NAME, Tuning, another, random_jobs
+from tests.stages.tuning import NAME, Tuning, another, random_jobs, tamper
 from tunerd import telemetry
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.recommendation import State
@@ -42,15 +42,16 @@ class Weeks:
         digest, now = parse_study(text).content_hash, self.tuning.time.now()
         self.tuning.store.publish_generation(NAME, digest, text, "test", now, force=True)
 
-    def jobs(self, *sizes: int, each: int = 4) -> None:
+    def jobs(self, *sizes: int, each: int = 4, lasted: timedelta = timedelta(0)) -> None:
         first = next(self.numbers) * 1000
         jobs = random_jobs(each * len(sizes), first, first, sizes=sizes)
-        self.tuning.add([structs.replace(job, finished_at=FIRST_JOB) for job in jobs])
+        extra = {"started_at": (self.tuning.time.now() - lasted).isoformat()}
+        self.tuning.add([structs.replace(job, finished_at=FIRST_JOB, extra=extra) for job in jobs])
         self.tuning.run(self.tune)
 
-    def day(self, *sizes: int) -> None:
-        """A day with jobs of these sizes in its first hour."""
-        self.jobs(*sizes)
+    def day(self, *sizes: int, lasted: timedelta = timedelta(0)) -> None:
+        """A day with jobs of these sizes that end in its first hour."""
+        self.jobs(*sizes, lasted=lasted)
         rest = timedelta(days=1) - timedelta(seconds=2 * (HOUSEKEEP_EVERY_S + 0.1))
         self.tuning.run(self.tune, seconds=rest.total_seconds())
 
@@ -113,6 +114,31 @@ def test_what_comes_as_it_grows_old_is_not_withdrawn_between_two_looks(
     tuning.run(made.tune, seconds=FORESEE_EVERY_S)
     assert tuning.rows()[tuning.key(RARE)].revision == revision
     assert outcomes(heard) == {"foreseen": 1}
+
+
+def test_a_long_job_that_may_be_running_keeps_what_its_context_was_told(
+    tuning: Tuning, heard: Heard
+) -> None:
+    """The context grows old between its job's beginning and its end."""
+    made, lasted = Weeks(tuning), timedelta(hours=30)
+    tuning.settings = TuneSettings(active_days=6.5)
+    made.tune = tuning.start()
+    for day in range(13):
+        made.day(*OFTEN, *([RARE] if day % 7 == 0 else []), lasted=lasted)
+    revision = tuning.rows()[tuning.key(RARE)].revision
+    tuning.run(made.tune, hours=14)
+    tuning.run(made.tune, seconds=FORESEE_EVERY_S)
+    assert made.state == State.ACTIVE
+    assert tuning.rows()[tuning.key(RARE)].revision <= revision + 1  # it was not withdrawn
+    told = {
+        each.key: each for each in study_forecast(tuning.store, NAME, tuning.time.now()).contexts
+    }
+    comes_at = told[tuning.key(RARE)].comes_at
+    assert comes_at is not None
+    assert comes_at < tuning.time.now()
+    tuning.run(made.tune, hours=24)
+    assert made.state == State.WITHDRAWN
+    assert outcomes(heard) == {"foreseen": 1, "missed": 1}
 
 
 def test_nothing_is_foreseen_where_the_study_does_not_want_it(tuning: Tuning) -> None:
@@ -197,10 +223,10 @@ def test_a_size_to_come_is_predicted_from_the_smaller_ones(tuning: Tuning, heard
     # Speed is told on a log scale: the band is wider by its ends' ratio.
     wide, narrow = (one.high / one.low for one in (first.predicted, beside.predicted))
     assert wide > narrow
-    assert outcomes(heard) == {"foreseen": 1}
+    assert outcomes(heard) == {"foreseen": 2, "came": 1}  # 16 and 32
     made.day(16)
     made.day(16)
-    assert outcomes(heard) == {"foreseen": 1, "missed": 1}
+    assert outcomes(heard) == {"foreseen": 2, "came": 1, "missed": 1}
     assert tuning.rows()[tuning.key(32)].state == State.WITHDRAWN
     assert tuning.store.context_state(NAME, tuning.key(32)) is None
 
@@ -231,3 +257,8 @@ def test_what_is_to_come_is_told(weeks: Weeks) -> None:
     assert abs(rare.comes_at - tuning.time.now()) < timedelta(hours=2)
     assert rare.probability is not None
     assert rare.probability > 0.5
+    # Of contexts that are not foreseen nothing is read, however many there are.
+    key = tuning.key(OFTEN[0])
+    statement = "UPDATE context_states SET state = half(state) WHERE context_key = '{}'"
+    tamper(tuning.store, statement.format(key))
+    assert study_forecast(tuning.store, NAME, tuning.time.now()) == view

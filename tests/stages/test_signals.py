@@ -500,7 +500,7 @@ def test_a_signal_at_another_level_is_told_once_as_a_drift_until_it_is_followed(
     store: Store, time: Time
 ) -> None:
     ran_in(store, time, TEXT, {"service": "a"})
-    past_load(store, time, days=9)
+    past_load(store, time, days=15)
     lines = Lines()
     stage = ForecastStage(store, "me", lines, time.now)  # type: ignore[arg-type]
     hours_pass(store, time, stage, 8, 1.0)
@@ -541,7 +541,7 @@ def test_a_shift_is_over_though_its_context_is_gone(
 ) -> None:
     """Jobs of it come no longer, or the study no longer foresees signals."""
     ran_in(store, time, TEXT, {"service": "a"})
-    past_load(store, time, days=9)
+    past_load(store, time, days=15)
     stage = forecasting(store, time)
     hours_pass(store, time, stage, 8, 1.0)
     hours_pass(store, time, stage, 20, 3.0)

@@ -565,7 +565,8 @@ class StudyLearner:
         finished = observation.finished_at
         state.last_job_at = max(state.last_job_at or finished, finished)
         state.waiting_since = state.waiting_since or observation.sequence
-        state.rhythm.add(started(observation) or finished)
+        began = started(observation) or finished
+        state.rhythm.add(began, finished - began)
         self.touched.add(key)
 
     def _correct(

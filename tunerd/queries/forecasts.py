@@ -138,6 +138,13 @@ class _ForeseenContext(msgspec.Struct):
     foreseen: Any = None
 
 
+class _StudyAhead(msgspec.Struct):
+    """What of a study's saved state is read here."""
+
+    ahead: list[str] | None = None
+    """Keys of the contexts that are foreseen. A tunerd before this one kept none: all are read."""
+
+
 def study_forecast(store: Store, study: str, now: datetime) -> StudyForecast:
     """What is kept of a study's forecasts, with what is recommended in each hour's context; and
     which contexts are foreseen by the study's own jobs, and not missed by ``now``."""
@@ -176,7 +183,8 @@ def _contexts(store: Store, name: str, now: datetime) -> list[ContextToCome]:
         return []
     try:
         options = parse_study(generation.text, name).forecast
-        parts = store.context_parts(name, _ForeseenContext)
+        saved = store.study_part(name, _StudyAhead)
+        parts = store.context_parts(name, _ForeseenContext, saved.ahead if saved else None)
     except (MisconfiguredError, msgspec.ValidationError, CorruptDataError):
         return []  # of another version, or damaged: the daemon says so
     if not options.ahead:

@@ -41,8 +41,10 @@ LEASE, LEASE_S = "forecasts", 900.0
 RESOLUTION_S = 300
 REPLAYED = timedelta(days=21)
 """Latest points over which methods are scored after a start, about a second a signal."""
+LOOKED_AT = 1_000
+"""Contexts of a study with the latest jobs: their signals are foreseen."""
 MOST_CONTEXTS = 50
-"""Contexts of a study whose signals are foreseen: those with the latest jobs."""
+"""Of those without their signals so many: a signal has a context for each bucket of it."""
 ASKED_MOST = 20
 """Contexts ahead that are asked about at a time."""
 PAST_HOURS = 72
@@ -71,7 +73,6 @@ class _ActiveContext(msgspec.Struct):
     """What of a context's saved state is read here."""
 
     context: dict[str, Any]
-    last_job_at: datetime | None = None
 
 
 class _Foreseen(NamedTuple):
@@ -169,12 +170,7 @@ class ForecastStage:
 
     def _foresee(self, study: Study, now: datetime) -> set[_SignalKey]:
         """Make a study's plan, and ask for what it brings; the signals that it uses."""
-        feature = study.signals[0]
-        gains: dict[str, float | None] = {}
-        for row in self.store.recommendations(study.name, states=SPEAKING):
-            candidates = from_bytes(row.value.encode()).candidates
-            gain = candidates[0].gain if candidates else None
-            gains[row.context_key] = None if gain is None else gain.median
+        feature, gains = study.signals[0], self._gains(study)
         before = self.store.forecast_plan(study.name)
         published = [] if before is None else before[1]["signals"]
         # Under another study file the same load may have another key.
@@ -206,11 +202,10 @@ class ForecastStage:
             plan = self._plan(foreseen, base, windows, last, now, made_s)
             plans.append(plan)
             if plan["state"] == "active":
-                for window in windows:
-                    for key, probability in window.contexts.items():
-                        known, _ = ahead.get(key, (0.0, {}))
-                        if probability >= max(study.forecast.min_probability, known):
-                            ahead[key] = probability, contexts[key]
+                for key, probability in _probable(windows).items():
+                    known, _ = ahead.get(key, (0.0, {}))
+                    if probability >= max(study.forecast.min_probability, known):
+                        ahead[key] = probability, contexts[key]
         fresh = {key: ahead[key] for key in ahead if key not in gains}
         known_shifts = {} if before is None else shifts_of(before[1])
         shifts, events = follow_shifts(study.name, known_shifts, alarms, now.timestamp())
@@ -232,6 +227,15 @@ class ForecastStage:
             self.log.info("contexts ahead", study=study.name, asked=len(asked.fresh))
         return used
 
+    def _gains(self, study: Study) -> dict[str, float | None]:
+        """What is predicted to be gained in each context that something is said for."""
+        gains: dict[str, float | None] = {}
+        for row in self.store.recommendations(study.name, states=SPEAKING):
+            candidates = from_bytes(row.value.encode()).candidates
+            gain = candidates[0].gain if candidates else None
+            gains[row.context_key] = None if gain is None else gain.median
+        return gains
+
     def _end_plans(self, study: str, now: datetime) -> None:
         """Withdraw the plans of a study whose signals are foreseen no longer, and see the shifts of
         these to their end."""
@@ -250,12 +254,14 @@ class ForecastStage:
 
     def _bases(self, study: Study) -> list[dict[str, Scalar]]:
         """Contexts without what signals say, those with the latest jobs first."""
-        states = self.store.context_parts(study.name, _ActiveContext)
-        latest = sorted(states.values(), key=lambda s: s.last_job_at or _NEVER, reverse=True)
+        keys = self.store.latest_contexts(study.name, LOOKED_AT)
+        states = self.store.context_parts(study.name, _ActiveContext, keys)
         names = {name for feature in study.signals for name in (feature.name, *feature.was)}
         bases: dict[str, dict[str, Scalar]] = {}
-        for state in latest:
-            base = {k: v for k, v in state.context.items() if k not in names}
+        for key in keys:
+            if key not in states:
+                continue
+            base = {k: v for k, v in states[key].context.items() if k not in names}
             bases.setdefault(study.context_key(base), base)
             if len(bases) >= MOST_CONTEXTS:
                 break
@@ -410,8 +416,9 @@ class ForecastStage:
     ) -> str:
         """Which signal is outside of its band in this hour; empty where none is."""
         for feature, signal, _ in foreseen:
-            series = self._forecasters[signal].series
-            latest = series.between(now_s - 3 * RESOLUTION_S, now_s - 1)
+            forecaster = self._forecasters[signal]
+            slots = max(3, forecaster.spacing)  # a point of a slow signal stands for as long
+            latest = forecaster.series.between(now_s - slots * RESOLUTION_S, now_s - 1)
             band = window["lowest"], window["highest"]
             lowest, highest = window.get("others", {}).get(feature.name, band)[-2:]
             if latest is not None and not lowest <= latest <= highest:
@@ -421,6 +428,15 @@ class ForecastStage:
                     f" {highest:.6g}"
                 )
         return ""
+
+
+def _probable(windows: Sequence[PlanWindow]) -> dict[str, float]:
+    """Of each context the probability at its most probable hour."""
+    probable: dict[str, float] = {}
+    for window in windows:
+        for key, probability in window.contexts.items():
+            probable[key] = max(probability, probable.get(key, 0.0))
+    return probable
 
 
 def _requests(

@@ -261,6 +261,7 @@ class StudySession:
             "model": self.checkpoints.latest,
             "history": self.chain.dump(),
             "tuner": self.tuner.dump(),
+            "ahead": self.tuner.ahead,  # for who shows them: of thousands of contexts a few
         }
         tx.save_study_state(name, state, epoch=self.epoch, now=now)
         self.tuner.touched.clear()

@@ -117,6 +117,30 @@ class TunerStateReads(StoreReads):
             state = from_json(row.state, f"the state of study {study!r}")
             return StudyState(state, row.epoch, row.saved_at)
 
+    def study_part(self, study: str, kind: type[T]) -> T | None:
+        """Parts of what a study saved last, those that a msgspec struct names; None before the
+        first step.
+
+        Raises:
+            CorruptDataError: it is no JSON any more, or has other parts.
+        """
+        statement = sa.select(study_states.c.state).where(study_states.c.study == study)
+        with self._reading() as connection:
+            state = connection.execute(statement).scalar_one_or_none()
+        try:
+            return None if state is None else msgspec.json.decode(state, type=kind)
+        except (ValueError, RecursionError) as error:
+            raise CorruptDataError(f"the state of study {study!r} is damaged: {error}") from error
+
+    def latest_contexts(self, study: str, most: int) -> list[str]:
+        """Keys of the contexts with the latest jobs, these first; those without a job last."""
+        table = context_states.c
+        latest = table.last_job_at.desc().nulls_last()
+        statement = sa.select(table.context_key).where(table.study == study)
+        with self._reading() as connection:
+            ordered = statement.order_by(latest, table.context_key).limit(most)
+            return list(connection.execute(ordered).scalars())
+
     def context_states(self, study: str, *, whole_ones: bool = False) -> list[ContextRow]:
         """What was saved last of each context, by key; only what can be read, if ``whole_ones``.
 

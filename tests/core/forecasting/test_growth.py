@@ -56,7 +56,11 @@ def test_a_number_that_grew_by_equal_steps_takes_another_one() -> None:
 def test_after_two_sizes_the_next_is_one_that_another_model_had() -> None:
     others: list[Row] = [("b", 8, 1.0, 90), ("b", 16, 1.0, 80), ("b", 48, 1.0, 70)]
     assert sizes(*others, ("a", 8, 1.0, 9), ("a", 16, 1.0, 3)) == [("a", 48, 1.0)]
-    assert sizes(("a", 8, 1.0, 9), ("a", 16, 1.0, 3)) == []
+    assert sizes(("a", 8, 1.0, 9), ("a", 20, 1.0, 3)) == []
+
+
+def test_a_number_that_doubled_once_doubles_again_where_no_other_model_says_more() -> None:
+    assert sizes(("a", 8, 1.0, 9), ("a", 16, 1.0, 3)) == [("a", 32, 1.0)]
 
 
 def test_a_new_model_size_after_two_smaller_ones() -> None:

@@ -1,12 +1,13 @@
 """Contexts that come by weekday and hour: what counts as a rhythm, and when one is given up."""
 
+import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunerd.core.forecasting.rhythm import WEEKS, JobRhythm, contexts_to_come
+from tunerd.core.forecasting.rhythm import DAYS, WEEKS, JobRhythm, contexts_to_come
 
 MONDAY = datetime(2026, 9, 7, 6, 20, tzinfo=UTC)
 DAY, WEEK = timedelta(days=1), timedelta(weeks=1)
@@ -70,6 +71,70 @@ def test_what_stays_away_is_given_up() -> None:
     assert weekly(10).probability(MONDAY + 4000 * WEEK) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("dates", "next_date"),
+    [
+        (((7, 1), (8, 1), (9, 1)), (10, 1)),
+        (((6, 30), (7, 31), (8, 31), (9, 30)), (10, 30)),  # the last working day: 31 is a Saturday
+        (((7, 13), (8, 10), (9, 14)), (10, 12)),  # the second Monday
+        (((7, 31), (8, 28), (9, 25)), (10, 30)),  # the last Friday
+        (((5, 4), (6, 1), (7, 1), (8, 3), (9, 1)), (10, 1)),  # the first working day
+        (((7, 1), (7, 15), (8, 1), (8, 15), (9, 1), (9, 15)), (10, 15)),
+    ],
+)
+def test_what_came_on_a_date_of_each_month_is_foreseen_for_the_next(
+    dates: tuple[tuple[int, int], ...], next_date: tuple[int, int]
+) -> None:
+    made = rhythm(*(datetime(2026, month, day, 6, 20, tzinfo=UTC) for month, day in dates))
+    comes_at = datetime(2026, *next_date, 6, tzinfo=UTC)
+    forecast = made.within(comes_at - timedelta(hours=20), DAY, 0.5)
+    assert forecast is not None
+    assert forecast.comes_at == comes_at
+    assert made.within(comes_at - 3 * DAY, DAY, 0.5) is None
+    # A month in which it stays away says less, and after three it is given up.
+    following = [comes_at + timedelta(days=days) for days in range(200)]
+    assert max(map(made.probability, following[150:])) == 0.0
+
+
+def test_two_of_many_days_have_an_hour_in_common_by_chance() -> None:
+    days = (0, 3, 9, 14, 20, 26, 31)  # two Mondays are among them
+    made = rhythm(*(MONDAY + day * DAY + timedelta(hours=5 * (day % 7)) for day in days))
+    assert made.probability(MONDAY + 4 * WEEK) == 0.0
+    made.add(MONDAY + 4 * WEEK)
+    assert made.probability(MONDAY + 6 * WEEK) > 0.5
+
+
+def test_days_at_random_are_no_dates() -> None:
+    for seed in range(20):
+        luck = random.Random(seed)
+        days = [day for day in range(180) if luck.random() < 1 / 9]
+        made = rhythm(*(MONDAY + day * DAY + timedelta(hours=day % 24) for day in days))
+        chances = [
+            made.probability(MONDAY + hour * timedelta(hours=1)) for hour in range(4320, 5760)
+        ]
+        assert sum(chance > 0.1 for chance in chances) <= 24
+
+
+def test_what_should_have_begun_may_be_running_for_as_long_as_the_longest_took() -> None:
+    made = JobRhythm()
+    for week in range(4):
+        made.add(MONDAY + week * WEEK, timedelta(hours=50 - week))
+    begun = MONDAY + 4 * WEEK
+    for hours in (3, 30, 49):
+        forecast = made.within(begun + timedelta(hours=hours), DAY, 0.1)
+        assert forecast is not None
+        assert forecast.comes_at == begun.replace(minute=0)
+        assert forecast.until == begun.replace(minute=0) + timedelta(hours=1 + 51)
+    assert made.within(begun + timedelta(hours=54), DAY, 0.1) is None
+    made.add(begun, timedelta(hours=3))  # it has ended
+    assert made.within(begun + timedelta(hours=30), DAY, 0.1) is None
+
+
+def test_what_a_tunerd_before_this_one_kept_is_read() -> None:
+    made = weekly(4)
+    assert JobRhythm.load_with_defaults(made.dump()[:3]).hours == made.hours
+
+
 def test_the_most_probable_come_first_and_only_so_many() -> None:
     rhythms = {"always": weekly(8), "seldom": weekly(3, every=3), "never": weekly(1)}
     now = MONDAY + 9 * WEEK - timedelta(hours=5)
@@ -98,6 +163,7 @@ def test_what_is_kept_is_bounded(jobs: list[datetime]) -> None:
     made = rhythm(*jobs)
     assert len(made.hours) <= 168
     assert all(0 < weeks < 1 << WEEKS for weeks in made.hours.values())
+    assert len(made.days) <= DAYS
 
 
 @given(

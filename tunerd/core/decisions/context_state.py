@@ -96,8 +96,9 @@ def _in_present_form(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a saved state with what earlier versions kept otherwise. One noted no hours: its jobs
     count as from long ago, for what grows. Others kept hours as pairs, and leads flat."""
     try:
-        first, week, hours = state.get("rhythm", (0 if state["last_job_at"] else None, 0, ()))
-        present = {**state, "rhythm": [first, week, dict(hours)]}
+        rhythm = state.get("rhythm", (0 if state["last_job_at"] else None, 0, ()))
+        first, week, hours, *later = rhythm
+        present = {**state, "rhythm": [first, week, dict(hours), *later]}
         flat = state["introduction"]
         if "ahead" in flat:
             own = {"ahead": flat["ahead"], "earlier": flat["leads"], "untested": flat["untested"]}

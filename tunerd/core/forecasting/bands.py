@@ -55,6 +55,14 @@ class ForecastBands:
         """By hour of the day: how large errors are, against those of all hours; how many."""
         self._mean_size = np.zeros(leads)
         self._trackers = [QuantileTracker() for _ in range(leads)]
+        self._outdated = np.zeros(leads, np.int64)
+        """Of the errors that were seen, those of a forecaster that knew less."""
+
+    def renew(self) -> None:
+        """The forecaster has just learned of its first season. Errors from before count until there
+        are :data:`LEAST` new ones."""
+        self._outdated[:] = self._seen
+        self._size[:] = 0.0
 
     def scale(self, time_s: FloatArray) -> FloatArray:
         """(k,) how large errors are at these times of the day, against all hours."""
@@ -74,8 +82,12 @@ class ForecastBands:
         high = np.take_along_axis(ascending, np.ceil(rank).astype(np.int64), axis=1)
         shape = low + (rank - below) * (high - low)
         middle = shape[:, MIDDLE, None]
-        factor = np.array([self._factor(lead) for lead in range(len(known))])[:, None]
+        factor = np.array(self.factors())[:, None]
         return np.where(known[:, None] >= LEAST, middle + (shape - middle) * factor, math.nan)
+
+    def factors(self) -> list[float]:
+        """(leads,) what the shape is multiplied by."""
+        return [self._factor(lead) for lead in range(len(self._trackers))]
 
     @property
     def nbytes(self) -> int:
@@ -91,23 +103,35 @@ class ForecastBands:
         widened = float(min(1.0 + FEW_ERRORS / apart, WIDEST))
         return widened * math.exp(max(-LARGEST, min(self._trackers[lead].value, LARGEST)))
 
-    def learn(self, lead: int, error: float, time_s: float, offsets: FloatArray) -> None:
-        """See an error of a forecast for a time, and the offsets that were told with it."""
+    def learn(
+        self, lead: int, error: float, time_s: float, offsets: FloatArray, factor: float
+    ) -> None:
+        """See an error of a forecast for a time, and the offsets and the factor that were told with
+        it. The factor may have moved since: a band of a day ago is not one of today's."""
         hour = int(time_s % DAY_S // (DAY_S // HOURS))
         relative, count = self._size[:, hour].tolist()
         relative_error = error * (count + HOUR_PRIOR) / (relative * count + HOUR_PRIOR)
         low, high, middle = float(offsets[LOW]), float(offsets[HIGH]), float(offsets[MIDDLE])
         if high > low:
             # Sizes are against the band without the tracker's factor: that is what it follows.
-            reach = (high - middle if relative_error > middle else middle - low) / self._factor(
-                lead
-            )
+            reach = (high - middle if relative_error > middle else middle - low) / factor
             size = abs(relative_error - middle) / reach if reach > 0 else WILDEST
             inside = low <= relative_error <= high
             self._trackers[lead].learn(math.log(min(max(size, 0.01), WILDEST)), inside=inside)
         self._errors[lead, self._seen[lead] % LATEST] = relative_error
         self._seen[lead] += 1
+        if self._outdated[lead] and self._seen[lead] - self._outdated[lead] >= LEAST:
+            self._begin(lead)
         self._resize(lead, abs(error), time_s)
+
+    def _begin(self, lead: int) -> None:
+        """Go on with the latest errors alone."""
+        latest = self._errors[lead, (self._seen[lead] - 1 - np.arange(LEAST)) % LATEST]
+        self._errors[lead] = math.nan
+        self._errors[lead, :LEAST] = latest
+        self._seen[lead], self._outdated[lead] = LEAST, 0
+        self._mean_size[lead] = float(np.abs(latest).mean())
+        self._trackers[lead] = QuantileTracker()
 
     def _resize(self, lead: int, error: float, time_s: float) -> None:
         """Follow how large errors are at this time of the day. A burst counts as a few usual

@@ -35,13 +35,17 @@ LEAST_WEIGHT = 0.08
 forecast, only scored."""
 LEAST_SCORED = 10
 """Scored forecasts from which it is known what is usual."""
+LATE_SLOTS = 3
+"""Slots that may be over for so long when their first point comes, and still be learned from."""
 SEASON_EVERY_S = WEEK_S
 SEASON_S = 5 * WEEK_S
 """How far back a season of its own is looked for."""
 TELLING = 4.0
 """Errors, in units of the usual one, that move the watch for a shift at most."""
+WATCHED = 1 / 3
+"""Part of the horizon after which errors are watched for a shift."""
 SHIFT_DRIFT = 1.5
-SHIFT_ALARM = 12.0
+SHIFT_ALARM = 20.0
 """Cumulative sum from which a level shift is told."""
 
 
@@ -74,14 +78,41 @@ class SignalForecast:
 
 
 class _Origin:
-    """A forecast that waits for what comes."""
+    """A forecast that waits for what comes. Of each lead it is scored on the first point in a
+    window that is as wide as points are apart: where these come every ten minutes or every hour, no
+    slot at just that lead may ever have one."""
 
-    __slots__ = ("combined", "end", "members", "offsets")
+    __slots__ = (
+        "combined",
+        "end",
+        "factors",
+        "leads",
+        "members",
+        "offsets",
+        "starts",
+        "steps",
+        "width",
+    )
 
-    def __init__(
-        self, end: int, members: FloatArray, combined: FloatArray, offsets: FloatArray
-    ) -> None:
-        self.end, self.members, self.combined, self.offsets = end, members, combined, offsets
+    def __init__(self, end: int, leads: IntArray, width: int) -> None:
+        self.end = end
+        self.width = min(width, int(leads[-1]))
+        self.starts = np.minimum(leads, leads[-1] - self.width + 1).tolist()
+        """Steps ahead at which the windows of the leads begin."""
+        windows = np.add.outer(self.starts, np.arange(self.width))
+        self.steps: IntArray = leads if self.width == 1 else np.unique(windows)
+        """Steps ahead in any window; what was said of each follows."""
+        self.members: FloatArray = np.zeros((0, 0))
+        self.combined: FloatArray = np.zeros(0)
+        self.offsets: FloatArray = np.zeros((0, 0))
+        self.factors: list[float] = []
+        self.leads = list(range(len(leads)))
+        """Those that wait to be scored."""
+
+    def window(self, lead: int) -> range:
+        """Slots of which the first with a point is scored."""
+        first = self.end + int(self.starts[lead]) - 1
+        return range(first, first + self.width)
 
 
 class SignalForecaster:
@@ -112,22 +143,32 @@ class SignalForecaster:
         self.horizon, self.every, self.lowest = horizon, every, lowest
         self.methods = make_methods(makers)
         self.leads = np.unique(np.geomspace(1, horizon, LEADS).round().astype(np.int64))
+        self._watched = int(np.searchsorted(self.leads, horizon * WATCHED))
         self._overlap = np.maximum(1.0, self.leads / every)
         self.bands = ForecastBands(self._overlap)
         self.shifted_at: int | None = None
         """Slot at which a level shift was told last."""
         self.shifted_up = False
         """Whether the signal was above what was foreseen there."""
+        self.spacing = 1
+        """Slots from one point to the next, usually."""
         self._filled = np.zeros(0)
         self._filled_end = 0
+        self._latest = -(10**18)
+        """The latest slot with a point, as far as slots are filled."""
+        self._guessed: list[int] = []
+        """Slots without a point whose point may still come."""
         self._observed_end = 0
+        self._knows_season = False
         self._own: int | None = None
         self._own_at = -(10**18)
         shape = (len(self.methods) + 1, len(self.leads))
         self._loss = np.zeros(shape)
         self._count = np.zeros(shape)
-        self._pending: dict[int, _Origin] = {}
-        """By the slot that was the first to be foreseen."""
+        self._pending: list[_Origin] = []
+        """The latest first."""
+        self._learned = [-(10**18)] * len(self.leads)
+        """The latest slot that each lead was scored on."""
         half_life = max(MEMORY_S / (resolution_s * every), LEAST_ORIGINS)
         self._keep = 0.5 ** (1.0 / half_life)
         self._rise = self._fall = 0.0
@@ -138,8 +179,8 @@ class SignalForecaster:
 
     def advance(self, now_s: float) -> None:
         """Time has come to here: every slot before is over. Score what was foreseen, and foresee
-        from each origin that was passed. A point that comes for a slot that is over already is
-        kept in the series and no longer learned from."""
+        from each origin that was passed. A point that comes when its slot has been over for
+        :data:`LATE_SLOTS` is kept in the series and no longer learned from."""
         end = self.series.slot(now_s)
         if not len(self.series) or end <= self.series.start:
             return
@@ -147,11 +188,11 @@ class SignalForecaster:
             self.series.extend(end)
         if not self._filled_end:
             self._filled_end = self.series.start
+        self._take_late()
         while self._filled_end < end:
             stop = min((self._filled_end // self.every + 1) * self.every, end)
-            since = self._filled_end
             self._fill(stop)
-            self._score(since, stop)
+            self._score(stop)
             if stop % self.every == 0:
                 self._take_origin()
 
@@ -167,7 +208,7 @@ class SignalForecaster:
     @property
     def nbytes(self) -> int:
         """Memory that slots, errors and what waits to be scored take, about."""
-        waiting = sum(o.members.nbytes + o.offsets.nbytes for o in self._pending.values())
+        waiting = sum(o.members.nbytes + o.offsets.nbytes for o in self._pending)
         return self.series.nbytes + self._filled.nbytes + self.bands.nbytes + waiting
 
     def forecast(self) -> SignalForecast | None:
@@ -214,24 +255,46 @@ class SignalForecaster:
     # -- time passes ------------------------------------------------------------------------
 
     def _fill(self, end: int) -> None:
-        """Close slots up to ``end``; a gap is as a season ago, else as the slot before."""
-        first = self._filled_end
+        """Close slots up to ``end``. A gap is as the slot before, as long as the next point is not
+        overdue; then as a season ago."""
+        first, n = self._filled_end, len(self._filled)
         fresh = self.series.values[first - self.series.start : end - self.series.start].copy()
-        if np.isnan(fresh).any():
-            period = (self._seasons() or (0,))[0]
-            for i in np.flatnonzero(np.isnan(fresh)).tolist():
-                n = len(self._filled)
-                if period and n >= period and i < period:
-                    fresh[i] = self._filled[n - period + i]
-                elif i:
-                    fresh[i] = fresh[i - 1]
-                elif n:
-                    fresh[i] = self._filled[-1]
-            fresh = fresh[~np.isnan(fresh)] if not len(self._filled) else fresh
+        gaps = np.isnan(fresh)
+        if self.spacing > 1 or gaps.any():
+            self.spacing = self.series.spacing(end)
+        period = (self._seasons() or (0,))[0]
+        for slot, gap in enumerate(gaps.tolist() if gaps.any() else (), first):
+            i = slot - first
+            if not gap:
+                self._latest = slot
+                continue
+            self._guessed.append(slot)
+            overdue = slot - self._latest > self.spacing
+            if overdue and period and n >= period and i < period:
+                fresh[i] = self._filled[n - period + i]
+            elif i:
+                fresh[i] = fresh[i - 1]
+            elif n:
+                fresh[i] = self._filled[-1]
+        if len(gaps) and not gaps[-1]:
+            self._latest = end - 1
+        self._guessed = [slot for slot in self._guessed if slot >= end - LATE_SLOTS]
+        fresh = fresh[~np.isnan(fresh)] if not n else fresh
         # Methods look back a few seasons: the year that is kept is for people and other methods.
         kept = self._filled[-self._reach() :]
         self._filled = np.concatenate([kept, fresh])
         self._filled_end = end
+
+    def _take_late(self) -> None:
+        """Put points that came a little late in the place of guesses: a signal whose points come
+        just after their slots are over would else never be learned from."""
+        start, values = self.series.start, self.series.values
+        late = [at for at in self._guessed if at >= start and not math.isnan(values[at - start])]
+        for slot in late:
+            if slot - self._filled_end + len(self._filled) >= 0:
+                self._filled[slot - self._filled_end] = values[slot - start]
+            self._latest = max(self._latest, slot)
+            self._guessed.remove(slot)
 
     def _reach(self) -> int:
         return 10 * WEEK_S // self.series.resolution_s + 2 * self.horizon + 60
@@ -259,39 +322,52 @@ class SignalForecaster:
 
     # -- scoring ----------------------------------------------------------------------------
 
-    def _score(self, since: int, end: int) -> None:
-        """Score what earlier forecasts said of the slots from ``since`` up to ``end``, which are
-        over now. Origins lie ``every`` slots apart, so that at most one says something of them at
-        each lead."""
-        start, values = self.series.start, self.series.values
-        for lead, ahead in enumerate(self.leads.tolist()):
-            origin = self._pending.get((end - ahead) // self.every * self.every)
-            if origin is None or (slot := origin.end + ahead - 1) < max(since, start):
-                continue
-            came = float(values[slot - start])
-            if not math.isnan(came):
-                self._learn(origin, lead, came, slot)
-        for past in [past for past in self._pending if past + self.horizon <= end]:
-            del self._pending[past]
+    def _score(self, end: int) -> None:
+        """Score what earlier forecasts said of slots that are over now. A lead learns from a point
+        once: forecasts may lie closer together than points."""
+        for origin in self._pending:
+            for lead in tuple(origin.leads):
+                window = origin.window(lead)
+                if window.start >= end:
+                    break  # they ascend
+                slot = self._first_point(max(window.start, self._learned[lead] + 1), window.stop)
+                if slot is not None:
+                    self._learned[lead] = slot
+                    self._learn(origin, lead, slot)
+                elif window.stop + LATE_SLOTS > end:
+                    continue
+                origin.leads.remove(lead)
+        self._pending = [origin for origin in self._pending if origin.leads]
 
-    def _learn(self, origin: _Origin, lead: int, came: float, slot: int) -> None:
-        off = np.abs(origin.members[:, lead] - came)
+    def _first_point(self, begin: int, end: int) -> int | None:
+        """The first slot with a point, of those that are over."""
+        start, values = self.series.start, self.series.values
+        slots = range(max(begin, start), min(end, self._filled_end))
+        return next((slot for slot in slots if not math.isnan(values[slot - start])), None)
+
+    def _learn(self, origin: _Origin, lead: int, slot: int) -> None:
+        came = float(self.series.values[slot - self.series.start])
+        place = int(np.searchsorted(origin.steps, slot + 1 - origin.end))
+        off = np.abs(origin.members[:, place] - came)
         known = np.isfinite(off)
         if self._count[-1, lead] > LEAST_SCORED:
             usual = self._loss[-1, lead] / self._count[-1, lead]
             off = np.minimum(off, WILDEST * usual) if usual > 0 else off
         self._loss[known, lead] = self._keep * self._loss[known, lead] + off[known]
         self._count[known, lead] = self._keep * self._count[known, lead] + 1.0
-        if math.isfinite(origin.combined[lead]):
-            error = came - float(origin.combined[lead])
-            if lead == 0:
+        if math.isfinite(origin.combined[place]):
+            error = came - float(origin.combined[place])
+            # Before a week is known, a weekend is a shift.
+            known_s = len(self._filled) * self.series.resolution_s
+            if lead == self._watched and known_s > 2 * WEEK_S:
                 self._watch(error, slot)
             time_s = float(slot * self.series.resolution_s)
-            self.bands.learn(lead, error, time_s, origin.offsets[lead])
+            self.bands.learn(lead, error, time_s, origin.offsets[lead], origin.factors[lead])
 
     def _watch(self, error: float, slot: int) -> None:
-        """A cumulative sum of errors one step ahead: a level that moved makes them one-sided."""
-        size = self.bands.usual_error(0)
+        """A cumulative sum of errors some hours ahead: a level that moved makes them one-sided. One
+        step ahead it is followed at once."""
+        size = self.bands.usual_error(self._watched)
         step = max(-TELLING, min(TELLING, error / size if size else 0.0))
         self._rise = max(0.0, self._rise + step - SHIFT_DRIFT)
         self._fall = max(0.0, self._fall - step - SHIFT_DRIFT)
@@ -308,11 +384,26 @@ class SignalForecaster:
         if not len(history.values):
             return
         self._observe(history)
-        members = self._ask(history, self.leads)
-        combined = _combine(members, self._weights())
-        scored = np.vstack([members, combined])
-        offsets = self.bands.offsets()
-        self._pending[history.end] = _Origin(history.end, scored, combined, offsets)
+        if history.seasons and not self._knows_season:
+            self._begin_anew()
+        origin = _Origin(history.end, self.leads, self.spacing)
+        members = self._ask(history, origin.steps)
+        weights = self._weights()
+        if origin.width > 1:
+            weights = _between(self.leads, weights.T, origin.steps).T
+        origin.combined = _combine(members, weights)
+        origin.members = np.vstack([members, origin.combined])
+        origin.offsets, origin.factors = self.bands.offsets(), self.bands.factors()
+        self._pending.insert(0, origin)
+
+    def _begin_anew(self) -> None:
+        """The first season is known, and most methods speak from now on. What was said without them
+        tells little, and against the record of those that spoke they would wait for a whole
+        horizon more."""
+        self._knows_season = True
+        self._loss[:] = self._count[:] = 0.0
+        self._pending.clear()
+        self.bands.renew()
 
     def _observe(self, history: SignalHistory) -> None:
         """Bring what methods keep up to here."""

@@ -2,7 +2,8 @@
 
 Contexts that differ in one number only are a family. Where the largest of a family was new again
 and again, the next larger one is foreseen: by the same step once two steps were alike, else the
-next larger number that another family has had.
+next larger number that another family has had, else twice the largest where that was twice the one
+before.
 """
 
 import math
@@ -110,8 +111,10 @@ def _following(sizes: Sequence[float], ladder: Sequence[float]) -> float | None:
             return third * (third / second)
         if math.isclose(second - first, third - second, rel_tol=ALIKE):
             return third + (third - second)
-    place = bisect_right(ladder, sizes[-1])
-    return ladder[place] if place < len(ladder) else None
+    place, doubled = bisect_right(ladder, sizes[-1]), 2 * sizes[-2]
+    if place < len(ladder):
+        return ladder[place]
+    return 2 * sizes[-1] if math.isclose(sizes[-1], doubled, rel_tol=ALIKE) else None
 
 
 def _moment(hour: int) -> datetime:

@@ -12,6 +12,10 @@ __all__ = ["LARGEST_JUMP", "SignalSeries"]
 OPEN_SLOTS = 12
 """Latest slots that average several points. A point for an older slot only fills a gap: the times
 of all points of a year would have to be kept to know a duplicate from a second point."""
+SPACING_SLOTS = 2016
+"""Latest slots that the usual distance of points is read off: a week at five minutes."""
+SPACINGS = 64
+"""Of the distances in them so many, the latest."""
 LARGEST_JUMP = 1e100
 """Values beyond are no measurements: squares of them would be no numbers."""
 
@@ -106,6 +110,16 @@ class SignalSeries:
             self.end = end
         if len(self._open) > 2 * OPEN_SLOTS:
             self._open = {k: v for k, v in self._open.items() if k >= end - OPEN_SLOTS}
+
+    def spacing(self, end: int) -> int:
+        """Slots from one point to the next, as nine of ten of the latest before slot ``end`` are at
+        most: 1 where each slot has one, 2 or 3 for a point every ten minutes that is not quite
+        punctual, in slots of five. 1 while there are fewer than three."""
+        past = self._values[max(0, end - self.start - SPACING_SLOTS) : max(0, end - self.start)]
+        distances = np.diff(np.flatnonzero(~np.isnan(past)))[-SPACINGS:]
+        if len(distances) < 2:
+            return 1
+        return int(np.quantile(distances, 0.9, method="higher"))
 
     def between(self, start_s: float, end_s: float) -> float | None:
         """Mean over the slots that an interval touches; None where all are gaps."""

@@ -290,7 +290,7 @@ class ForecastTable(StudyFileTable):
     rhythm: bool = Field(
         default=True,
         description="Whether a context without a recent job is foreseen where its jobs came at the"
-        " same hour of the week before.",
+        " same hour of the week before, or on the same date of several months.",
     )
     growth: bool = Field(
         default=False,
