@@ -676,6 +676,14 @@ def test_an_objective_that_rises_with_a_cost_is_not_surely_one(tmp_path: Path) -
         *((n, "minimize", True) for n in ("耗时(s)", "レイテンシ(ms)", "neg_throughput")),
         *((n, "minimize", True) for n in ("cycles per instruction", "total_min")),
         *((n, "maximize", False) for n in ("ms/day", "ns/s")),
+        *((n, "minimize", True) for n in ("latency_ms [max]", "平均延迟(ms)", "Loss ↓")),
+        *((n, "maximize", True) for n in ("throughput (tok/s) [min]", "正解率 ↑")),
+        *((n, "maximize", False) for n in ("Mbit/s ↓", "Speed ↓ (Mbit/s)", "每秒错误数")),
+        *((n, "minimize", False) for n in ("Download ↓", "latency ↑", "单位时间处理数")),
+        *((n, "minimize", False) for n in ("単位時間あたり処理数", "시간당 생산량", "时间戳")),
+        *((n, "minimize", False) for n in ("运行时间减少率", "时延改善", "节省时间")),
+        *((n, "minimize", False) for n in ("剩余内存", "무지연 처리", "剩余时间(ms)")),
+        *((n, "maximize", False) for n in ("точность вычислений", "速度提升")),
     ],
 )
 def test_which_way_names_say(name: str, goal: str, sure: bool) -> None:

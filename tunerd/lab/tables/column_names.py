@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tunerd.core.expressions import RESERVED
-from tunerd.lab.tables.foreign_words import in_english
+from tunerd.lab.tables.foreign_words import has_unknown_words, in_english
 from tunerd.lab.tables.rates import DOUBTFUL, LIKELY, RateMeaning, plain_unit, rate_of, slashes_read
 from tunerd.lab.tables.vocabulary import (
     CONTEXT,
@@ -34,6 +34,8 @@ __all__ = ["ColumnName", "identifier", "is_of_parameters", "read_name", "unit_of
 Class = Literal["context", "parameter", "measured", "status", "label"]
 """What a name can say that a column is."""
 
+_Direction = tuple[Literal["maximize", "minimize"] | None, float, str]
+"""Which way better is, how sure that is, and why."""
 _EXPANDED = {
     **dict.fromkeys(("num", "number", "nr", "cnt", "count", "no"), "n"),
     **dict.fromkeys(("sec", "second"), "s"),
@@ -132,8 +134,8 @@ _SINGLE = (
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?![a-z])")
 _BETTER = re.compile(
-    r"(?P<max>↑|\b(?:higher|larger|bigger|more) is better\b|\[max\])"
-    r"|(?:↓|\b(?:lower|smaller|less|fewer) is better\b|\[min\])",
+    r"(?P<max>↑|\b(?:higher|larger|bigger|more) is better\b)"
+    r"|(?:↓|\b(?:lower|smaller|less|fewer) is better\b)",
     re.IGNORECASE,
 )
 _PERCENTILE = re.compile(
@@ -294,7 +296,9 @@ def read_name(name: str) -> ColumnName:
     guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in leaf_words)
     if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in leaf_words):
         weights["measured"] = weights.get("measured", 0.0) + 1.5  # the spread or tail of something
-    goal, sure, why = _said_better(leaf) or _goal(leaf_words, measures, measure, rate)
+    goal, sure, why = _said_better(leaf, _goal(leaf_words, measures, measure, rate))
+    if sure > DOUBTFUL and has_unknown_words(leaf):
+        sure, why = DOUBTFUL, "not all of its words are known"
     taken = _certainly_measured(leaf_words)
     return ColumnName(
         leaf_words,
@@ -369,7 +373,7 @@ def _certainly_measured(found: Sequence[str]) -> bool:
 
 def _goal(
     found: Sequence[str], measures: Mapping[str, MetricPhrase], told: str, rate: RateMeaning | None
-) -> tuple[Literal["maximize", "minimize"] | None, float, str]:
+) -> _Direction:
     """Which way better is by a name, how sure that is, and why."""
     best = measures[told].goal if told else None
     if "neg" in found and best is not None and rate is None:
@@ -391,12 +395,21 @@ def _goal(
     return best, 0.9, f'by its name ("{told}")'
 
 
-def _said_better(leaf: str) -> tuple[Literal["maximize", "minimize"], float, str] | None:
-    """Which way better is where a name says just that: ``Score ↓``, ``time (lower is better)``."""
+def _said_better(leaf: str, named: _Direction) -> _Direction:
+    """Which way better is where a name says just that: ``Score ↓``, ``time (lower is better)``.
+
+    An arrow beside a speed is often where data went: ``Mbit/s ↓``.
+    """
     match = _BETTER.search(leaf)
     if match is None:
-        return None
-    return "maximize" if match["max"] else "minimize", 0.95, f'its name says "{match[0]}"'
+        return named
+    goal: Literal["maximize", "minimize"] = "maximize" if match["max"] else "minimize"
+    if match[0] in "↑↓" and (named[0] not in (None, goal) or _TRANSFER.search(leaf)):
+        return named[0] or goal, DOUBTFUL, f'"{match[0]}" may say where data went'
+    return goal, 0.95, f'its name says "{match[0]}"'
+
+
+_TRANSFER = re.compile(r"download|upload|\b(?:down|up|[rt]x|data|traffic|net(?:work)?)\b", re.I)
 
 
 _TURNED = {"improvement", "gain", "saving", "saved", "reduction", "increase", "degradation"}

@@ -6,7 +6,7 @@ anywhere, for most of these languages have no blanks between them.
 
 import re
 
-__all__ = ["in_english"]
+__all__ = ["has_unknown_words", "in_english"]
 
 
 def _table(text: str) -> dict[str, str]:
@@ -38,6 +38,7 @@ _WORDS = _table("""
     model: 模型 モデル 모델 модель
     mode: 模式 モード 모드 режим
     status: 状态 狀態 状態 상태 статус состояние
+    mean: 平均 평균 средняя среднее
     request: 请求数 请求 請求 リクエスト 요청_수 요청 запросов
 """)
 _UNITS = _table("""
@@ -73,3 +74,11 @@ def in_english(name: str) -> str:
     if "/" in text or re.search(r"[(\[,]", text):
         text = _UNIT.sub(lambda unit: _UNITS[unit[0].lower()], text)
     return _WORD.sub(lambda word: f" {_WORDS[word[0].lower()]} ", text).strip()
+
+
+_LETTER = re.compile(r"[\u0400-\u04ff\u3041-\u30fa\u3400-\u9fff\uac00-\ud7a3]")
+
+
+def has_unknown_words(name: str) -> bool:
+    """Whether letters of these scripts are left, which may turn round what the known words say."""
+    return _LETTER.search(in_english(name)) is not None
