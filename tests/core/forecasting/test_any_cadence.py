@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from cProfile import Profile
 
 import numpy as np
 import pytest
@@ -125,3 +126,16 @@ def test_a_signal_that_repeats_exactly_is_foreseen_narrowly_from_its_fourth_day_
     made = forecaster.forecast()
     assert made is not None
     assert width(made) < 100.0
+
+
+def test_a_slot_without_a_point_costs_the_same_however_far_points_are_apart() -> None:
+    """Windows in which a point is waited for are as wide as points are apart."""
+    forecaster = SignalForecaster(SLOT_S, HORIZON, makers=SIMPLE)
+    for day in range(6):
+        forecaster.add(BEGIN + day * DAY, 500.0 + day)
+        forecaster.advance(BEGIN + (day + 1) * DAY - 2 * SLOT_S)
+    assert forecaster.spacing == HORIZON
+    calls = Profile()
+    with calls:
+        forecaster.advance(BEGIN + 6 * DAY - SLOT_S)
+    assert sum(entry.callcount for entry in calls.getstats()) < 5_000

@@ -1,5 +1,6 @@
 """Foreseeing a signal: seasons, bands that hold, and no harm where nothing can be foreseen."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from tunerd.core.arrays import FloatArray
 from tunerd.core.forecasting.forecaster import SignalForecaster
-from tunerd.core.forecasting.methods import SignalHistory, make_methods
+from tunerd.core.forecasting.methods import Persistence, SignalHistory, make_methods
 from tunerd.core.forecasting.seasons import find_own_season
 
 HOUR = 3600
@@ -129,6 +130,46 @@ def test_a_signal_of_one_value_is_foreseen_as_that() -> None:
     forecast = rolled(np.full(3 * WEEK, 7.0)).forecast()
     assert forecast is not None
     np.testing.assert_allclose(forecast.quantiles, 7.0)
+
+
+@pytest.mark.parametrize("value", [5.0, 0.1, 100.3, 1 / 3])
+def test_a_signal_of_one_value_tells_no_shift(value: float) -> None:
+    assert rolled(np.full(4 * WEEK, value)).shifted_at is None
+
+
+@pytest.mark.parametrize("period", [10, 15, 26])
+def test_a_season_of_its_own_may_be_shorter_than_a_week(period: int) -> None:
+    hour = np.arange(5 * WEEK)
+    wave = 100 + 30 * np.sin(2 * np.pi * hour / period)
+    noise = np.random.default_rng(3).normal(0, 2, len(hour))
+    forecaster = rolled((wave + noise)[: 4 * WEEK])
+    assert forecaster.seasons[:2] == (DAY, WEEK)
+    assert forecaster.seasons[2] < WEEK
+    forecast = forecaster.forecast()
+    assert forecast is not None
+    assert np.abs(forecast.quantile(0.5) - wave[4 * WEEK :][:DAY]).mean() < 5
+
+
+def test_where_a_method_fails_no_other_sees_a_slot_twice() -> None:
+    class Sees(Persistence):
+        times_shown = 0
+
+        def observe(self, history: SignalHistory, fresh: int) -> None:  # noqa: ARG002
+            self.times_shown += fresh
+
+    class Fails(Persistence):
+        def observe(self, history: SignalHistory, fresh: int) -> None:  # noqa: ARG002
+            raise IndexError
+
+    sees = Sees()
+    forecaster = SignalForecaster(HOUR, DAY, every=3, makers=(lambda: sees, Fails))
+    for hour in range(9):
+        forecaster.add(hour * HOUR, float(hour))
+        with contextlib.suppress(IndexError):
+            forecaster.advance((hour + 1) * HOUR)
+        with contextlib.suppress(IndexError):
+            forecaster.forecast()
+    assert sees.times_shown == 9
 
 
 def test_nothing_is_foreseen_of_a_signal_without_points() -> None:

@@ -1,6 +1,7 @@
 """Foresees one signal: methods side by side, weighted by how well each foresaw, with bands."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,8 @@ TELLING = 4.0
 """Errors, in units of the usual one, that move the watch for a shift at most."""
 WATCHED = 1 / 3
 """Part of the horizon after which errors are watched for a shift."""
+ROUNDING = 1e-10
+"""Of a value, so much may be rounding: errors of a signal of one value tell nothing."""
 SHIFT_DRIFT = 1.5
 SHIFT_ALARM = 20.0
 """Cumulative sum from which a level shift is told."""
@@ -325,13 +328,15 @@ class SignalForecaster:
     def _score(self, end: int) -> None:
         """Score what earlier forecasts said of slots that are over now. A lead learns from a point
         once: forecasts may lie closer together than points."""
+        points = self._points(end) if self._pending else []
         for origin in self._pending:
             for lead in tuple(origin.leads):
                 window = origin.window(lead)
                 if window.start >= end:
                     break  # they ascend
-                slot = self._first_point(max(window.start, self._learned[lead] + 1), window.stop)
-                if slot is not None:
+                place = bisect_left(points, max(window.start, self._learned[lead] + 1))
+                slot = points[place] if place < len(points) else window.stop
+                if slot < window.stop:
                     self._learned[lead] = slot
                     self._learn(origin, lead, slot)
                 elif window.stop + LATE_SLOTS > end:
@@ -339,11 +344,13 @@ class SignalForecaster:
                 origin.leads.remove(lead)
         self._pending = [origin for origin in self._pending if origin.leads]
 
-    def _first_point(self, begin: int, end: int) -> int | None:
-        """The first slot with a point, of those that are over."""
-        start, values = self.series.start, self.series.values
-        slots = range(max(begin, start), min(end, self._filled_end))
-        return next((slot for slot in slots if not math.isnan(values[slot - start])), None)
+    def _points(self, end: int) -> list[int]:
+        """The slots with a point that a forecast may still wait for, ascending: nobody looks
+        through windows of a day slot by slot, again with each slot."""
+        start = self.series.start
+        first = max(start, end - self.horizon - self.every - LATE_SLOTS)
+        fresh = self.series.values[first - start : end - start]
+        return (np.flatnonzero(~np.isnan(fresh)) + first).tolist()
 
     def _learn(self, origin: _Origin, lead: int, slot: int) -> None:
         came = float(self.series.values[slot - self.series.start])
@@ -367,7 +374,8 @@ class SignalForecaster:
     def _watch(self, error: float, slot: int) -> None:
         """A cumulative sum of errors some hours ahead: a level that moved makes them one-sided. One
         step ahead it is followed at once."""
-        size = self.bands.usual_error(self._watched)
+        rounding = ROUNDING * abs(self.series.values[slot - self.series.start])
+        size = max(self.bands.usual_error(self._watched), float(rounding))
         step = max(-TELLING, min(TELLING, error / size if size else 0.0))
         self._rise = max(0.0, self._rise + step - SHIFT_DRIFT)
         self._fall = max(0.0, self._fall - step - SHIFT_DRIFT)
@@ -408,10 +416,10 @@ class SignalForecaster:
     def _observe(self, history: SignalHistory) -> None:
         """Bring what methods keep up to here."""
         fresh = min(history.end - self._observed_end, len(history.values))
+        self._observed_end = history.end  # whatever fails, no method sees a slot twice
         if fresh:
             for method in self.methods:
                 method.observe(history, fresh)
-        self._observed_end = history.end
 
     def _ask(
         self, history: SignalHistory, steps: IntArray, wanted: BoolArray | None = None

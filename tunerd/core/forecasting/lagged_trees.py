@@ -52,7 +52,7 @@ class LaggedTrees:
         return None if whole is None else whole + np.interp(steps, asked, correction)
 
     def _fit(self, history: SignalHistory) -> None:
-        n, longest = len(history.values), history.seasons[-1]
+        n, longest = len(history.values), max(history.seasons)
         reach = min(self._reach, n // 4)
         first = max(2 * longest + 1, n - ORIGINS_S // history.resolution_s)
         last = n - reach

@@ -37,7 +37,7 @@ class ExponentialSmoothing:
         if not seasons:
             return
         if seasons != self._seasons:
-            fresh = min(len(history.values), WARM_UP * seasons[-1])
+            fresh = min(len(history.values), WARM_UP * max(seasons))
             self._begin(history, seasons, fresh)
         self._arrays = None
         alpha, beta, gamma = self.weights
@@ -78,12 +78,12 @@ class ExponentialSmoothing:
         self._seasons = seasons
         first = history.values[len(history.values) - fresh :]
         slots = history.end - fresh + np.arange(fresh)
-        self._level, self._trend, self._error = float(first[: seasons[-1]].mean()), 0.0, 0.0
+        self._level, self._trend, self._error = float(first[: max(seasons)].mean()), 0.0, 0.0
         rest = first - self._level
         self._tables = []
         for period in seasons:
             table = np.zeros(period)
-            span = min(fresh, seasons[-1])
+            span = min(fresh, max(seasons))
             total = np.bincount(slots[:span] % period, rest[:span], period)
             count = np.bincount(slots[:span] % period, minlength=period)
             table = total / np.maximum(count, 1)
