@@ -11,10 +11,12 @@ import pytest
 
 from tests.lab.tables.test_draft import drafted, outcomes
 from tunerd.errors import MisconfiguredError
+from tunerd.lab.tables.documents import is_log, log_records
 from tunerd.lab.tables.files import open_table
 from tunerd.lab.tables.guess import UserAnswers, guess
 from tunerd.lab.tables.path_settings import path_settings
 from tunerd.lab.tables.profile import profile
+from tunerd.lab.tables.rows import TableRow
 
 GRID = list(itertools.product((1, 2, 4), (10, 50, 100)))
 
@@ -394,3 +396,76 @@ def test_days_and_months_that_may_be_either_are_asked_about(tmp_path: Path) -> N
         path.write_text("\n".join(["date,threads,ops_per_s", *lines]) + "\n")
         (end,) = guess(profile(open_table(path))).having("finished_at")
         assert (end.sure >= 0.5) == sure
+
+
+def records(text: str, folder: Path) -> list[dict[str, Any]]:
+    (folder / "log.txt").write_text(text)
+    return [
+        dict(row.values) for row in log_records(folder / "log.txt") if isinstance(row, TableRow)
+    ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bin/ycsb run redis -p redis.password=hunter2 -threads {0}\n[OVERALL], RunTime(ms), 9\n",
+        "bin/ycsb run mongodb -p mongodb.url=mongodb://u:hunter2@h/ -p n={0}\n[OVERALL], X, 1\n"
+        "[OVERALL], RunTime(ms), 9\n",
+        "k6 run -e PASSWORD=hunter2 --env DB_PW=hunter2 -u {0} load.js\n" + _k6(1, 7.5),
+        "redis-benchmark -a hunter2x -c {0}\n" + _redis("GET", 1, 7.5),
+        "redis-benchmark --pass hunter2x -c {0}\n" + _redis("GET", 1, 7.5),
+        "hey -A hunter2x -c {0} http://h/\n" + _hey(7.5),
+        "k6 run --header 'Authorization: hunter2' -u {0} load.js\n" + _k6(1, 7.5),
+        _wrk(1, 2, 7.5).replace("http://", "http://admin:hunter2@"),
+        _wrk(1, 2, 7.5).replace(":8080/", ":8080/?a=1&api_key=hunter2&b=2"),
+        _ab(1, 7.5).replace("Document Path:", "Document Path:   /x?token=hunter2"),
+        "export HF_TOKEN=hunter2\n$ mpirun -x MY_PW=hunter2 -n {0} osu_bw\n" + _osu(7.5),
+    ],
+)
+def test_secrets_of_a_command_are_in_no_record(command: str, tmp_path: Path) -> None:
+    rows = records(command.replace("{0}", "4"), tmp_path)
+    assert rows
+    assert "hunter2" not in str(rows)
+
+
+def test_logs_of_blank_or_endless_lines_take_no_time() -> None:
+    """A pattern that went back for each character would take minutes here."""
+    assert not is_log("\n" * 60_000)
+    assert not is_log("\n " * 30_000)
+
+
+@pytest.mark.parametrize("line", ["1" * 4_090, "[1]" * 400 + " 1 bits/sec" * 250])
+def test_endless_lines_are_passed_over(line: str, tmp_path: Path) -> None:
+    for tool, (text, *_) in LOGS.items():
+        assert len(records(text + f"{line}\n" * 50, tmp_path)) == len(records(text, tmp_path)), tool
+
+
+def test_runs_that_were_cut_short_or_refused_did_not_succeed(tmp_path: Path) -> None:
+    start = _iperf3(3.0).partition("[ ID] Interval           Transfer     Bitrate         Retr\n")[
+        0
+    ]
+    (cut,) = records(f"{start}iperf3: error - unable to receive control message\n", tmp_path)
+    assert cut["status"] == "failed"
+    ends = "\nStatus code distribution:\n  [200] 20 responses\n"
+    refused = '\nError distribution:\n  [180] Get "http://h": dial tcp: connection refused\n'
+    bare = _hey(3.0).partition("\nStatus code")[0]
+    (run,) = records(bare + ends + refused, tmp_path)
+    assert (run["status"], run["errors"], run["requests"]) == ("failed", 180, 200)
+    (run,) = records(bare + ends + "  [404] 150 responses\n  [503] 1 responses\n", tmp_path)
+    assert (run["status"], run["errors"]) == ("failed", 151)
+
+
+def test_the_options_of_a_command_hold_for_all_its_tests(tmp_path: Path) -> None:
+    saved = '  host configuration "save": 3600 1 300 100 60 10000\n'
+    tests = "".join(_redis(test, 9, 7.5) for test in ("SET", "GET"))
+    rows = records(f"redis-benchmark -P 16 -c 9\n{tests}{saved}", tmp_path)
+    assert [(row["option.pipeline"], row["latency_mean_ms"]) for row in rows] == [(16, 0.3)] * 2
+
+
+def test_numbers_are_read_to_their_end(tmp_path: Path) -> None:
+    (run,) = records("[OVERALL], RunTime(ms), 9\n[OVERALL], Throughput(ops/sec), 4.0E7\n", tmp_path)
+    assert run["operations_per_s"] == 4e7
+    (run,) = records(_hey(3.0).replace("3.0", "7,793.21", 1), tmp_path)
+    assert run["requests_per_s"] == 7793.21
+    (run,) = records("1+0 records in\n1048576 bytes (1.0 MB) copied, 0.0125 s, 84 MB/s\n", tmp_path)
+    assert run["copied_bytes_per_s"] == 1048576 / 0.0125

@@ -7,12 +7,26 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
-__all__ = ["arguments_of", "ended", "is_secret", "is_trouble", "number_or_text", "options_of"]
+__all__ = [
+    "arguments_of",
+    "ended",
+    "is_secret",
+    "is_trouble",
+    "number_or_text",
+    "options_of",
+    "without_secrets",
+]
 
 _VERBS = ("run", "prepare", "cleanup")
 MAX_LINE = 4_096
-_SECRET = re.compile(r"passw|secret|api_?key|auth(?!or)|credential|(?:^|_)token$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"passw|secret|(?:api|access|private)_?key|auth(?!or(?!i))|credential|(?:^|[_.])(?:token|pw|pwd)$",
+    re.IGNORECASE,
+)
 """Options that nobody wants in a table."""
+_USER = re.compile(r"(?<=://)[^/?#\s]+@")
+_QUERY = re.compile(r"(?<=[?&#])([^=&#\s]{1,100})=[^&#\s]*&?")
+_HEADER = re.compile(r"^([\w-]{1,100}): ")
 
 
 _ERROR = re.compile(r"\b(?:fatal|error|panic|abort(?:ed|ing)?|could not|failed)\b", re.IGNORECASE)
@@ -28,6 +42,21 @@ def ended(record: dict[str, Any], measured: Iterable[str], trouble: bool) -> dic
 def is_secret(name: str) -> bool:
     """Whether an option is one that nobody wants in a table."""
     return _SECRET.search(name) is not None
+
+
+def without_secrets(text: str) -> str:
+    """A text without users and passwords in its addresses, and without secrets in their queries."""
+    bare = _USER.sub("", text)
+    return _QUERY.sub(lambda match: "" if is_secret(match[1]) else match[0], bare)
+
+
+def _public(options: dict[str, str]) -> dict[str, str]:
+    """The options that may be shown."""
+    return {
+        name: without_secrets(value)
+        for name, value in options.items()
+        if name != "pass" and not any(map(is_secret, (name, *_HEADER.findall(value))))
+    }
 
 
 def is_trouble(line: str) -> bool:
@@ -71,7 +100,7 @@ def options_of(line: str, program: str, flags: dict[str, str]) -> dict[str, str]
     rest = words[1:]
     while rest:
         rest = _taken(rest, options, flags)
-    return {name: value for name, value in options.items() if not is_secret(name)}
+    return _public(options)
 
 
 MOST_ARGUMENTS = 20
@@ -79,7 +108,7 @@ MOST_ARGUMENTS = 20
 _NAME = r"[A-Za-z_][\w.-]{0,99}"
 _OPTION = re.compile(rf"(?:--?({_NAME})|({_NAME})(?==))(?:=(.*))?", re.DOTALL)
 _SHORT = re.compile(r"-([A-Za-z])(\d+(?:\.\d+)?)")
-_VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _LEVEL = re.compile(r"-(\d{1,2})")
 """How hard a compressor is to try: ``xz -6``."""
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
@@ -112,7 +141,7 @@ def arguments_of(command: str) -> dict[str, str]:
             arguments, end, words = _of_first(words)
             arguments = fed | arguments
         if end not in _ENDS or not words or words[0] in _AFTERWARDS:
-            return {name: value for name, value in arguments.items() if not is_secret(name)}
+            return _public(arguments)
 
 
 def _of_first(words: list[str]) -> tuple[dict[str, str], str, list[str]]:
@@ -144,10 +173,15 @@ def _of_option(option: re.Match[str], words: list[str], arguments: dict[str, str
     name, value = (option[1] or option[2]).replace("-", "_"), option[3]
     if value is None and words and not _is_option(words[0]):
         value, words = words[0], words[1:]
-    if variable := _VARIABLE.fullmatch(value or ""):  # mpirun -x NCCL_ALGO=Ring
-        name, value = variable[1], variable[2]
-    arguments[name] = "true" if value is None else value
+    _put(name, value, arguments)
     return words
+
+
+def _put(name: str, value: str | None, options: dict[str, str]) -> None:
+    """Add an option by its name, or by that of the variable that it sets: ``-x NCCL_ALGO=Ring``."""
+    if variable := _VARIABLE.fullmatch(value or ""):
+        name, value = variable[1], variable[2]
+    options[name] = "true" if value is None else value
 
 
 def _words(command: str) -> list[str]:
@@ -176,21 +210,21 @@ def _is_option(word: str) -> bool:
     return word in _ENDS or bool(_PIPED.fullmatch(word) or (word[:1] == "-" and not negative))
 
 
-def _taken(words: list[str], found: dict[str, str], flags: dict[str, str]) -> list[str]:
+def _taken(words: list[str], options: dict[str, str], flags: dict[str, str]) -> list[str]:
     """Take one option from the front of a command; the words behind it."""
     word, rest = words[0], words[1:]
     beside = bool(rest) and not rest[0].startswith("-") and rest[0] not in _VERBS
     if long := re.fullmatch(r"--([A-Za-z][\w-]*)(?:=(.*))?", word):
         name = long[1].replace("-", "_")
         if long[2] is None and beside:
-            found[name] = rest[0]
+            _put(name, rest[0], options)
             return rest[1:]
-        found[name] = "true" if long[2] is None else long[2]
+        _put(name, long[2], options)
     elif (short := re.fullmatch(r"-([A-Za-z])(.*)", word)) and short[1] in flags:
         if not short[2] and rest:
-            found[flags[short[1]]] = rest[0]
+            _put(flags[short[1]], rest[0], options)
             return rest[1:]
-        found[flags[short[1]]] = short[2]
+        _put(flags[short[1]], short[2], options)
     elif re.fullmatch(r"[A-Za-z]\w*", word) and word not in _VERBS:
-        found.setdefault("test", word)
+        options.setdefault("test", word)
     return rest

@@ -11,7 +11,12 @@ from tunerd.lab.tables.exports.base import (
     ExportFormat,
     TableHead,
 )
-from tunerd.lab.tables.exports.command_lines import MAX_LINE, arguments_of, number_or_text
+from tunerd.lab.tables.exports.command_lines import (
+    MAX_LINE,
+    arguments_of,
+    is_secret,
+    number_or_text,
+)
 
 __all__ = ["EXPORTER"]
 
@@ -44,7 +49,8 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             measured = dict(zip(columns, map(number_or_text, fields), strict=True))
             yield {**variables, **command, "osu_test": test, **measured}
         elif (variable := _VARIABLE.fullmatch(text)) and len(variables) < MOST_SETTINGS:
-            variables[f"{_OPTION}{variable[1]}"] = variable[2]
+            if not is_secret(variable[1]):
+                variables[f"{_OPTION}{variable[1]}"] = variable[2]
         elif _COMMAND.search(text) and not text.startswith("# "):
             given = arguments_of(re.sub(r"^\S*[+$#>]\s+", "", text))
             command = {

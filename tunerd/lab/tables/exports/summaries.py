@@ -28,12 +28,15 @@ from tunerd.lab.tables.exports.command_lines import (
     is_trouble,
     number_or_text,
     options_of,
+    without_secrets,
 )
 
 __all__ = ["EXPORTERS"]
 
 _OPTION = "option."
-_N = r"\d[\d.]*(?:,\d+)?"
+MAX_RESULT = 400
+"""Characters of a line in which results are looked for."""
+_N = r"(?<![\d.,])\d(?:[\d.,]{0,30}\d)?(?:[eE][+-]?\d{1,3})?(?!\d|[eE][+-]?\d)"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class SummaryFormat:
     """Those that say what was done."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """What one-letter options with a value are called. Without any, each may have a value."""
+    sums: str = ""
+    """Columns that several lines of a run have a part of."""
 
 
 _FORMATS = (
@@ -71,18 +76,20 @@ _FORMATS = (
         "requests_per_s", "threads connections", "url",
         {"t": "threads", "c": "connections", "d": "duration", "R": "rate", "s": "script"}),
     SummaryFormat(
-        "hey", r"^Summary:\s*\n\s+Total:\s+[\d.]+ secs", r"Summary:",
+        "hey", r"^Summary:[ \t]*\r?\n[ \t]+Total:[ \t]+[\d.]{1,20} secs", r"Summary:",
         (rf"Slowest:\s+(?P<latency_max_s>{_N}) secs",
          rf"Fastest:\s+(?P<latency_min_s>{_N}) secs",
          rf"Average:\s+(?P<latency_mean_s>{_N}) secs",
          rf"Requests/sec:\s+(?P<requests_per_s>{_N})",
          rf"(?P<X>\d+)%+ in (?P<latency_pX_s>{_N}) secs",
-         r"\[2\d\d\]\s+(?P<requests>\d+) responses",
-         r"\[[^2]\d\d\]\s+(?P<errors>\d+) responses"),
-        "requests_per_s",
+         r"^\[\d{3}\]\s+(?P<requests>\d{1,15}) responses",
+         r"^\[[^2]\d\d\]\s+(?P<errors>\d{1,15}) responses",
+         r"^\[(?P<requests>(?P<errors>\d{1,15}))\]\s+[^\s\d|]"),
+        "requests_per_s", sums="requests errors",
         flags={"c": "concurrency", "n": "requests", "z": "duration", "q": "rate", "m": "method"}),
     SummaryFormat(
-        "ab", r"^This is ApacheBench|^Concurrency Level:\s+\d+", r"This is Apache|Server Software:",
+        "ab", r"^This is ApacheBench|^Concurrency Level:[ \t]+\d",
+        r"This is Apache|Server Software:",
         (r"Document Path:\s+(?P<path>\S+)",
          r"Document Length:\s+(?P<document_length>\d+)",
          r"Concurrency Level:\s+(?P<concurrency>\d+)",
@@ -96,7 +103,7 @@ _FORMATS = (
         "requests_per_s", "concurrency", "path document_length",
         {"c": "concurrency", "n": "requests", "t": "duration"}),
     SummaryFormat(
-        "k6", r"^\s*(?:http_reqs|iterations)\.{3,}:", r"execution: \w+",
+        "k6", r"^[ \t]*(?:http_reqs|iterations)\.{3,}:", r"execution: \w+",
         (r"script: (?P<script>\S+)",
          rf"http_reqs\.+: (?P<requests>\d+)\s+(?P<requests_per_s>{_N})/s",
          rf"iterations\.+: \d+\s+(?P<iterations_per_s>{_N})/s",
@@ -115,33 +122,35 @@ _FORMATS = (
          rf"\[(?P<X>[A-Z-]+)\], 99thPercentileLatency\(us\), (?P<X_latency_p99_us>{_N})"),
         "operations_per_s"),
     SummaryFormat(
-        "redis-benchmark", r"^\s+\d+ parallel clients", r"====== .+ ======",
+        "redis-benchmark", r"^[ \t]+\d{1,20} parallel clients", r"====== .+ ======",
         (r"====== (?P<test>.+?) ======",
          r"(?P<requests>\d+) requests completed in ",
          r"(?P<clients>\d+) parallel clients",
          r"(?P<payload_size>\d+) bytes payload",
          r"threads: (?P<threads>\d+)",
          rf"(?:throughput summary: )?(?P<requests_per_s>{_N}) requests per second",
-         rf"(?P<latency_mean_ms>{_N})\s+(?P<latency_min_ms>{_N})\s+(?P<latency_p50_ms>{_N})"
+         rf"^(?P<latency_mean_ms>{_N})\s+(?P<latency_min_ms>{_N})\s+(?P<latency_p50_ms>{_N})"
          rf"\s+(?P<latency_p95_ms>{_N})\s+(?P<latency_p99_ms>{_N})\s+(?P<latency_max_ms>{_N})$"),
         "requests_per_s", "clients threads", "test payload_size",
-        {"c": "clients", "n": "requests", "d": "payload_size", "P": "pipeline", "t": "tests"}),
+        {"c": "clients", "n": "requests", "d": "payload_size", "P": "pipeline", "t": "tests",
+         "a": "password"}),
     SummaryFormat(
         "iperf3", r"^\[ ID\] Interval .*(?:Bitrate|Bandwidth)", r"Connecting to host ",
-        (rf"\[(?:SUM|[ \d]+)\].*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec\s+(?P<retransmits>\d+)\s",
-         rf"\[(?:SUM|[ \d]+)\].*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec.*\sreceiver"),
+        (rf"^\[(?:SUM|[ \d]+)\].*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec\s+(?P<retransmits>\d+)"
+         r"\s+sender",
+         rf"^\[(?:SUM|[ \d]+)\].*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec.*\s(?:sender|receiver)"),
         "bits_per_s",
         flags={"P": "parallel", "w": "window", "t": "duration", "l": "length", "M": "mss",
                "C": "congestion", "c": "host", "p": "port", "b": "bitrate", "i": "interval"}),
     SummaryFormat(
         "dd", r"^\d+ bytes (?:\(.{1,60}\) )?(?:copied|transferred)", r"\d+\+\d+ records in",
-        (rf"(?P<copied_bytes>\d+) bytes (?:\(.+\) )?copied, (?P<time_s>{_N}) s\w*, "
+        (rf"^(?P<copied_bytes>\d{{1,20}}) bytes (?:\(.+\) )?copied, (?P<time_s>{_N}) s\w*, "
          rf"(?P<copied_bytes_per_s>{_N} ?[kKMGT]?i?B)/s",
-         rf"(?P<copied_bytes>\d+) bytes transferred in (?P<time_s>{_N}) secs "
+         rf"^(?P<copied_bytes>\d{{1,20}}) bytes transferred in (?P<time_s>{_N}) secs "
          r"\((?P<copied_bytes_per_s>\d+) bytes/sec\)"),
         "copied_bytes_per_s"),
     SummaryFormat(
-        "stress-ng", r"^stress-ng: \w+:\s+\[\d+\] stressor\s+bogo ops",
+        "stress-ng", r"^stress-ng: \w+:[ \t]+\[\d+\] stressor[ \t]+bogo ops",
         r"stress-ng: \w+:\s+\[\d+\] dispatching hogs",
         (r"(?:hogs:|,) (?P<X_hogs>\d+) (?P<X>[a-z][\w-]*)",
          rf"\] (?P<X>[a-z][\w-]*)\s+\d+\s+(?:{_N}\s+){{3}}(?P<X_bogo_ops_per_s>{_N})\s+{_N}"),
@@ -162,6 +171,7 @@ def _log(form: SummaryFormat, lines: Iterable[str]) -> Iterator[Mapping[str, Any
     patterns = [re.compile(pattern) for pattern in form.lines]
     begins = re.compile(form.begins)
     record: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     known: set[str] = set()
     trouble = False
     for line in lines:
@@ -171,15 +181,18 @@ def _log(form: SummaryFormat, lines: Iterable[str]) -> Iterator[Mapping[str, Any
         start = begin[0][:8] if begin else ""
         if known and (options is not None or (begin and (start in known or _done(form, record)))):
             yield _ended(form, record, trouble)
-            record, trouble = {}, False
+            record, trouble = dict(given), False
             known.clear()
         if options is not None:
-            record = {f"{_OPTION}{name}": number_or_text(value) for name, value in options.items()}
+            given = {f"{_OPTION}{name}": number_or_text(value) for name, value in options.items()}
+            record = dict(given)
         known |= {start} if begin else set()
         trouble |= is_trouble(text) and not begin
         for pattern in patterns:
-            for match in pattern.finditer(text):
-                record |= _measured(match)
+            for match in pattern.finditer(text[:MAX_RESULT]):
+                new = _measured(match)
+                sums = {n: new[n] + record.get(n, 0) for n in form.sums.split() if n in new}
+                record |= new | sums
     if known:
         yield _ended(form, record, trouble)
 
@@ -192,7 +205,8 @@ def _done(form: SummaryFormat, record: Mapping[str, Any]) -> bool:
 def _options(form: SummaryFormat, text: str) -> dict[str, str] | None:
     """What a command of the program sets; ``None`` where a line is no such command."""
     if form.flags:
-        return options_of(text, form.program, dict(form.flags))
+        options = options_of(text, form.program, dict(form.flags))
+        return options and {name: value for name, value in options.items() if name != "test"}
     if form.program not in text and not text.startswith("Command line: "):
         return None
     bare = re.sub(r"^(?:Command line:|\S*[+$#>])\s+", "", text)
@@ -217,17 +231,22 @@ def _measured(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _read(name: str, text: str) -> int | float | str:
+    if text[:1].isdigit() and "," in text and "." in text:  # 7,793.21
+        text = text.replace(",", "")
     timed = name.endswith("_s") and not name.endswith("_per_s")
     read = read_duration if timed else read_size if "bytes" in name else read_count
     try:
         return read(text)
     except ValueError:
-        return text
+        return without_secrets(text)
 
 
 def _ended(form: SummaryFormat, record: dict[str, Any], trouble: bool) -> dict[str, Any]:
     """The record of a run with how it ended: answers that were errors are no work that was done."""
     errors, requests = record.get("errors"), record.get("requests", 0)
+    size, time = record.get("copied_bytes"), record.get("time_s")
+    if isinstance(size, int) and isinstance(time, int | float) and time > 0:
+        record["copied_bytes_per_s"] = size / time  # the speed that it shows is rounded
     measured = [name for name in record if name.endswith(form.objective)]
     if isinstance(errors, int) and isinstance(requests, int) and 2 * errors > requests:
         record = {name: value for name, value in record.items() if name not in measured}
