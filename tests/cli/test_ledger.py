@@ -43,7 +43,7 @@ def month(installation: Installation) -> Installation:
     state = ContextState({"gpu": "H100", "n_gpus": 8})
     at = (NOW - timedelta(hours=3)).isoformat()
     state.introduction.verdicts = [RolloutResult("c-new", "promoted", 150, at, 4, 0.1, -0.4)]
-    state.introduction.leads.ahead = 0.1
+    state.introduction.uplift.ahead = 0.1
     with installation.open_store() as store, store.transaction() as tx:
         tx.add_predictions("llm", rows)
         tx.save_context_states("llm", [ContextRow(KEY, state.dump(), NOW, 200)])

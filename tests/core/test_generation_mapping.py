@@ -55,7 +55,7 @@ def known() -> Rollout:
         incumbent="a1",
         established=True,
         level=1.0,
-        leads=UpliftTracker(
+        uplift=UpliftTracker(
             0.2,
             {"b1": 0.1, "a2": 0.15},
             UntestedIncumbents("b1", 0.1, {"b2": 3, "a1": 4, "e1": 2}),
@@ -86,7 +86,7 @@ def test_all_ids_of_an_introduction_are_put_into_present_words() -> None:
     new = introduction_of(known(), lambda one: None if one[0] == "e" else f"new {one[0]}")
     assert (new.incumbent, new.established, new.level) == ("new a", True, 1.0)
     untested = UntestedIncumbents("new b", 0.1, {"new a": 4})
-    assert new.leads == UpliftTracker(0.2, {"new b": 0.1, "new a": 0.15}, untested)
+    assert new.uplift == UpliftTracker(0.2, {"new b": 0.1, "new a": 0.15}, untested)
     assert {cid: duel.runs for cid, duel in new.duels.items()} == {"new c": 9}
     assert new.closed == {"new d": 8}
     assert new.probation is not None
@@ -106,7 +106,7 @@ def test_a_trial_of_strength_with_itself_is_none(letter: str) -> None:
 
 def test_without_its_incumbent_a_lead_begins_at_zero() -> None:
     new = introduction_of(known(), lambda one: None if one == "a1" else one)
-    assert (new.incumbent, new.established, new.leads) == (None, False, UpliftTracker())
+    assert (new.incumbent, new.established, new.uplift) == (None, False, UpliftTracker())
     assert (new.duels, new.probation, new.doubt, new.level) == ({}, None, None, None)
     assert (new.closed, new.noise) == (known().closed, known().noise)
 

@@ -93,8 +93,8 @@ def full() -> ContextState:
     state.evidence.begin_again(2, 0.25)
     state.introduction.incumbent = "c-1"
     state.introduction.duels["c-2"] = PairedTest(3)
-    state.introduction.leads.earlier["c-0"] = 0.25
-    state.introduction.leads.untested = UntestedIncumbents("c-0", 0.125, {"c-1": 2})
+    state.introduction.uplift.earlier["c-0"] = 0.25
+    state.introduction.uplift.untested = UntestedIncumbents("c-0", 0.125, {"c-1": 2})
     state.campaign = Campaign(0, 2, 4, asks=[PendingRuns("c-2", {"x": 2}, 1)])
     state.promised["c-2"] = PredictedGain(None, 1.0, Kind.EXPLORE, "c-1")
     state.rhythm.add(at)
@@ -107,7 +107,7 @@ def test_a_whole_context_comes_back() -> None:
 
 def test_leads_are_read_as_an_earlier_version_kept_them() -> None:
     state = kept(full())
-    leads = state["introduction"].pop("leads")
+    leads = state["introduction"].pop("uplift")
     flat = {"ahead": leads["ahead"], "leads": leads["earlier"], "untested": leads["untested"]}
     state["introduction"] |= flat
     assert ContextState.load_other(state) == (full(), [])

@@ -638,3 +638,10 @@ twice = "2 * tp"
     assert found.outside({"tensor": 3, "cut": ["a"]}) == ["tp", "cut"]
     assert not found.is_foreign({"tensor": 2, "twice": 4, "unsaid": None})
     assert found.is_foreign(inside | {"new": 1})
+
+
+def test_a_misspelt_section_with_a_plugins_option_is_one_mistake() -> None:
+    with pytest.raises(MisconfiguredError) as error:
+        parse_study(SMALL + "[serch]\nsteps = 200")
+    (problem,) = error.value.problems
+    assert "did you mean 'search'?" in problem.message

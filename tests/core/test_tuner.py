@@ -297,7 +297,7 @@ def test_what_an_order_puts_in_place_is_held_against_what_it_rules_out() -> None
     def ahead(*orders: Override) -> float:
         tuner.impose(OverrideSet(tuner.study, orders))
         tuner.advise(key, None)
-        return tuner.contexts[key].introduction.leads.ahead
+        return tuner.contexts[key].introduction.uplift.ahead
 
     assert ahead() == 0.0
     pinned = ahead(Override(1, "pin", {}, {"x": 4}))

@@ -46,6 +46,15 @@ def _goes_on(tuning: Tuning, jobs: int) -> None:
         "UPDATE study_states SET state = replace(state, '\"window\"', '\"widow\"')",
         "UPDATE context_states SET state = half(state)",
         "UPDATE context_states SET state = replace(state, '\"watched\"', '\"watches\"')",
+        "UPDATE context_states SET state = json_set(state, '$.context', 3)",
+        "UPDATE context_states SET state = json_set(state, '$.context.n', json('[1]'))",
+        "UPDATE context_states SET state = json_remove(state, '$.context')",
+        "UPDATE context_states SET state = '[]'",
+        "UPDATE context_states SET state = json_set(state, '$.evidence', NULL)",
+        "UPDATE context_states SET state = json_remove(state, '$.evidence')",
+        "UPDATE context_states SET state = json_set(state, '$.evidence.begun', json('[[1]]'))",
+        """UPDATE context_states SET state = json_set(state, '$.evidence.begun', '[["x", 1]]')""",
+        "UPDATE context_states SET state = json_set(state, '$.last_job_at', '2026-01-01T00:00')",
     ],
 )
 def test_a_study_whose_saved_state_is_damaged_is_learned_anew(

@@ -160,7 +160,7 @@ def introduction_of(former: Rollout, renamed: Renames) -> Rollout:
         if new is not None and new != incumbent and new not in duels:
             made.closed[new] = max(sequence, made.closed.pop(new, 0))
     if incumbent is not None:
-        made.leads = _leads(former.leads, renamed)
+        made.uplift = _leads(former.uplift, renamed)
         made.probation = _probation(former.probation, incumbent, renamed)
         made.doubt = _doubt(former.doubt, incumbent, renamed)
     made.formers = _others(former.formers, incumbent, renamed)

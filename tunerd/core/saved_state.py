@@ -8,13 +8,17 @@ under this one.
 
 import hashlib
 from collections.abc import Iterator
+from datetime import datetime
 from functools import cache
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import inspect
 
-__all__ = ["FrozenState", "SavedState", "layout_of"]
+__all__ = ["FrozenState", "Moment", "SavedState", "layout_of"]
+
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with its zone: one without cannot be compared with others."""
 
 
 class _DumpMixin:

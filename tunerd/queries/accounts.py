@@ -89,7 +89,7 @@ def incumbent_lead(study: "Study", state: "LedgerContext | None") -> float | Non
     """The incumbent's lead over the first one as a share; None where there is no incumbent."""
     if state is None or state.introduction.incumbent is None:
         return None
-    return lead_share(study, state.introduction.leads.ahead)
+    return lead_share(study, state.introduction.uplift.ahead)
 
 
 def lead_share(study: "Study", lead: float) -> float | None:

@@ -163,7 +163,7 @@ class KeptEntry(NamedTuple):
 
 class _Rollout(msgspec.Struct, frozen=True, gc=False):
     incumbent: str | None
-    leads: UpliftTracker
+    uplift: UpliftTracker
 
 
 class _Evidence(msgspec.Struct, frozen=True, gc=False):
@@ -300,7 +300,7 @@ class StudyDigest:
                 line.jobs = state.evidence.jobs
                 line.incumbent = state.introduction.incumbent
                 line.profiled = state.campaign is not None or bool(state.rounds_asked)
-                ahead = state.introduction.leads.ahead
+                ahead = state.introduction.uplift.ahead
                 line.gain = lead_share(self.study, ahead) if line.incumbent else None
                 line.text = _search_text(line)
                 changed = True

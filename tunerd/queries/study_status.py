@@ -87,10 +87,14 @@ def _orders(
     """Pauses and limits that stand, with who gave them."""
     if not standing or generation is None:
         return []
+    from tunerd.core.decisions.context_state import UNREADABLE
     from tunerd.core.decisions.overrides import Override, OverrideSet
     from tunerd.core.study_file import parse_study
 
-    orders = OverrideSet(parse_study(generation.text), map(Override.load, standing))
+    try:
+        orders = OverrideSet(parse_study(generation.text), map(Override.load, standing))
+    except UNREADABLE:  # the daemon takes them from their commands when it starts
+        return []
     listed = []
     for order in orders.standing:
         command = store.command(order.number)

@@ -505,7 +505,7 @@ def context_detail(store: Store, study: Study, key: str) -> ContextDetail | None
     context = _ordered(study, state.context) if state else {}
     measured = _measured(study, key, state, messages) if state else []
     introduction = state.introduction if state else None
-    ahead = introduction.leads.ahead if introduction and introduction.incumbent else None
+    ahead = introduction.uplift.ahead if introduction and introduction.incumbent else None
     verdicts = introduction.verdicts if introduction else []
     outcomes = {item.candidate_id: item.outcome for item in verdicts}
     return ContextDetail(

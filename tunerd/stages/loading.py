@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from tunerd.core.decisions.context_state import UNREADABLE
+from tunerd.core.decisions.context_state import UNREADABLE, readable
 from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.core.drift.alarms import Drift, DriftUpdate
 from tunerd.core.hash_chain import HashChain
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 GATHER = 1000
 """Observations read at a time when a generation learns its history anew."""
 PINNED = "the model that an operator went back to: a new version of the study learns its own"
+DAMAGED = "all that history does not tell: what was saved is damaged"
 WATCHED_ANEW = "What is usual is learned anew."
 
 
@@ -220,7 +221,8 @@ def _learn_anew(
     row = store.study(name)
     assert row is not None
     rows = store.context_states(name, whole_ones=True)
-    former = {row.context_key: row.state for row in rows}
+    kept = {row.context_key: readable(row.state) for row in rows}
+    former = {key: state for key, state in kept.items() if state is not None}
     tuner.expect(former, before, _regimes_of(state))
     tuner.plausibility.bad = store.bad_sequences(name)
     last = None
@@ -234,6 +236,7 @@ def _learn_anew(
     alive()
     messages = [*books.recommended.proposed.values(), *books.recommended.running.values()]
     lost = tuner.adopt(former, before, messages)
+    lost += [(key, DAMAGED) for key in kept.keys() - former.keys()]
     books.lost = [LogEvent("not taken over", {"context": key, "what": what}) for key, what in lost]
     if _training_of(state).get("pinned"):
         books.lost.append(LogEvent("not taken over", {"what": PINNED}))

@@ -136,9 +136,9 @@ class _ReplayRun:
         try:
             states = self._states(study)
             tuner = self._tuner(study, states)
-        except KeyError as error:
-            text = f"This build does not read what was kept then: it wants {error}."
-            self._say("model", None, text)
+        except (KeyError, msgspec.ValidationError) as error:
+            why = f"it wants {error}" if isinstance(error, KeyError) else str(error)
+            self._say("model", None, f"This build does not read what was kept then: {why}.")
             return None
         except (LookupError, CorruptCheckpointError, ValueError) as error:
             self._say("model", None, f"It cannot be made again: {error}.")

@@ -31,7 +31,7 @@ def judged(sequence: int = 1, *, history: bool = False, **outcome: Any) -> Prequ
 def context() -> ContextState:
     state = ContextState({"n": 4})
     state.introduction.incumbent = "c-0"
-    state.introduction.level, state.introduction.leads.ahead = 0.9, 0.2
+    state.introduction.level, state.introduction.uplift.ahead = 0.9, 0.2
     state.promise({"c-1": PredictedGain(0.3, 0.8, Kind.CONFIRM, "c-0")})
     return state
 
@@ -55,7 +55,7 @@ def test_a_job_is_entered_with_its_lead_and_with_what_was_promised_of_it() -> No
 def test_a_job_of_an_earlier_incumbent_is_as_far_ahead_as_that_was() -> None:
     """It was launched before the promotion, and ended after it; or its id is made up."""
     state = context()
-    state.introduction.leads.earlier = {"c-first": 0.0, "c-second": 0.1}
+    state.introduction.uplift.earlier = {"c-first": 0.0, "c-second": 0.1}
     kept: dict[str, Any] = {"following": "followed", "gpu_hours": 100.0}
     jobs = [
         judged(i, config_id=name, **kept)

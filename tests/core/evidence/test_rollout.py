@@ -230,7 +230,7 @@ def test_what_looks_like_drift_and_began_with_a_promotion_brings_the_former_back
     assert context.introduction.incumbent == "old"
     assert context.outcomes[-1] == ("new", "returned")
     assert context.introduction.recheck == ["new"]  # nothing is settled: it is run again
-    assert context.introduction.leads.ahead == pytest.approx(0.0)
+    assert context.introduction.uplift.ahead == pytest.approx(0.0)
 
 
 def test_what_keeps_up_stays_through_a_drift_and_goes_on_having_to_prove_itself() -> None:
@@ -255,7 +255,7 @@ def test_a_new_incumbent_is_soon_back_where_the_whole_cluster_slowed_down() -> N
     assert ("new", "returned") in context.outcomes
     assert context.introduction.incumbent == "new"
     assert away == SECOND_LOOK
-    assert context.introduction.leads.ahead == pytest.approx(
+    assert context.introduction.uplift.ahead == pytest.approx(
         context.introduction.verdicts[0].gain, 0.2
     )
 
@@ -297,24 +297,24 @@ def test_limits_that_come_and_go_add_up(runs: int) -> None:
     assert context.settle() == "old"
     for _ in range(3):
         assert context.settle(without="old") == "new"
-        assert context.introduction.leads.ahead == pytest.approx(0.5)
+        assert context.introduction.uplift.ahead == pytest.approx(0.5)
         assert context.settle() == ("old" if runs == 1 else "new")
         context.ran("old", -0.01)  # what it is believed to give has moved
         assert context.settle(without="new") == "old"
-        assert context.introduction.leads.ahead == 0.0
+        assert context.introduction.uplift.ahead == 0.0
 
 
 def test_what_nothing_was_left_beside_is_still_compared_with_the_one_before() -> None:
     context = Context()
     assert context.settle(without="old") is None
-    assert context.introduction.leads.ahead == 0.0
+    assert context.introduction.uplift.ahead == 0.0
     context.evidence.add("new", {"x": "new"}, 0.5, FeasibilityLabel.YES, unasked=True, sequence=9)
     state = json.loads(json.dumps(context.introduction.dump()))
     context.introduction = Rollout.load(state)
     assert context.settle(without="old") == "new"
-    assert context.introduction.leads.ahead == pytest.approx(0.5)
+    assert context.introduction.uplift.ahead == pytest.approx(0.5)
     assert context.settle(without="new") == "old"
-    assert context.introduction.leads.ahead == 0.0
+    assert context.introduction.uplift.ahead == 0.0
 
 
 def test_what_won_its_place_back_is_as_far_ahead_as_it_was() -> None:
@@ -328,7 +328,7 @@ def test_what_won_its_place_back_is_as_far_ahead_as_it_was() -> None:
         context.ran("new", -0.1)
         context.ran("old", 0.0)
     assert context.outcomes == [("old", "promoted")]
-    assert context.introduction.leads.ahead == 0.0
+    assert context.introduction.uplift.ahead == 0.0
 
 
 @pytest.mark.parametrize(("kept_up", "promoted_after"), [(True, 2), (False, LEAST_RUNS)])
@@ -392,7 +392,7 @@ def test_what_a_campaign_found_is_no_farther_ahead_than_it_is(gain: float) -> No
         for _ in range(60):
             name = str(context.introduction.incumbent)
             context.ran(name, gain * (name == "new-7") + float(rng.normal(0, 0.05)))
-        found.append(context.introduction.leads.ahead)
+        found.append(context.introduction.uplift.ahead)
     assert np.mean(found) == pytest.approx(gain, abs=0.015)
 
 
@@ -402,10 +402,10 @@ def test_what_a_campaign_found_is_settled_once_it_ran_for_long() -> None:
     assert context.introduction.incumbent == "new-7"
     for _ in range(60):
         context.ran("new-7", 0.2)
-    settled = context.introduction.leads.ahead
+    settled = context.introduction.uplift.ahead
     for _ in range(60):
         context.ran("new-7", -0.2)
-    assert context.introduction.leads.ahead == settled == pytest.approx(0.2, abs=0.03)
+    assert context.introduction.uplift.ahead == settled == pytest.approx(0.2, abs=0.03)
 
 
 def test_a_campaign_that_was_saved_half_way_goes_on_as_it_was() -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 from msgspec import field
 
 from tunerd.core.decisions.campaign import Campaign
@@ -14,9 +15,9 @@ from tunerd.core.evidence.gain_calibration import PredictedGain
 from tunerd.core.evidence.rollout import Rollout
 from tunerd.core.forecasting.rhythm import ContextForecast, JobRhythm
 from tunerd.core.observation import Scalar
-from tunerd.core.saved_state import SavedState
+from tunerd.core.saved_state import Moment, SavedState
 
-__all__ = ["UNREADABLE", "ContextState"]
+__all__ = ["UNREADABLE", "ContextState", "readable"]
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 """What loading raises where another version kept a state in another form."""
@@ -31,11 +32,11 @@ class ContextState(SavedState):
     evidence: ConfigStatsTable = field(default_factory=ConfigStatsTable)
     introduction: Rollout = field(default_factory=Rollout)
     influence: ContributionCaps = field(default_factory=ContributionCaps)
-    last_job_at: datetime | None = None
+    last_job_at: Moment | None = None
     """Latest job or campaign; a context without any for a while is no longer active."""
-    imported_at: datetime | None = None
+    imported_at: Moment | None = None
     """When its old jobs were last imported: that is a request, however old they are."""
-    asked_at: datetime | None = None
+    asked_at: Moment | None = None
     """When somebody last asked what to launch here."""
     waiting_since: int = 0
     """First sequence that came after the last search; 0 when none did."""
@@ -92,6 +93,20 @@ class ContextState(SavedState):
         return cls.load_with_defaults(read), sorted(unread)
 
 
+def readable(state: Any) -> Mapping[str, Any] | None:
+    """Return what can be read of a saved state that may be damaged, or another version's: as it is,
+    or without evidence, which history tells again. None where not even the context can be told."""
+    try:
+        msgspec.convert(state["context"], dict[str, Scalar])
+    except UNREADABLE:
+        return None
+    try:
+        msgspec.convert(state["evidence"].get("begun", []), list[tuple[int, float | None]])
+    except UNREADABLE:
+        return {**state, "evidence": ConfigStatsTable().dump()}
+    return cast("Mapping[str, Any]", state)
+
+
 def _in_present_form(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a saved state with what earlier versions kept otherwise. One noted no hours: its jobs
     count as from long ago, for what grows. Others kept hours as pairs, and leads flat."""
@@ -102,8 +117,8 @@ def _in_present_form(state: Mapping[str, Any]) -> Mapping[str, Any]:
         flat = state["introduction"]
         if "ahead" in flat:
             own = {"ahead": flat["ahead"], "earlier": flat["leads"], "untested": flat["untested"]}
-            rest = {name: part for name, part in flat.items() if name not in ("ahead", "untested")}
-            present["introduction"] = {**rest, "leads": own}
+            rest = {k: v for k, v in flat.items() if k not in ("ahead", "leads", "untested")}
+            present["introduction"] = {**rest, "uplift": own}
     except UNREADABLE:
         return state
     return present

@@ -29,7 +29,7 @@ __all__ = ["JobEntry", "Ledger", "LedgerAccount", "LedgerContext", "entered", "l
 
 class _LedgerRollout(msgspec.Struct, frozen=True, gc=False):
     incumbent: str | None
-    leads: UpliftTracker
+    uplift: UpliftTracker
     verdicts: list[RolloutResult]
 
 
@@ -60,7 +60,7 @@ def _entered(state: ContextState, one: PrequentialRecord) -> PrequentialRecord:
     if promise and promise.gain is not None and promise.against == introduction.incumbent:
         promised = _short(promise.gain)
     # A job may have been launched under an earlier incumbent, or name advice that never was.
-    ahead = introduction.leads.of(outcome.config_id, introduction.incumbent)
+    ahead = introduction.uplift.of(outcome.config_id, introduction.incumbent)
     lead = None
     if introduction.level is not None and outcome.score is not None:
         lead = outcome.score - introduction.level

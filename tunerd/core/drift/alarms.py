@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tunerd.core.model.history_weights import Regime
 from tunerd.core.observation import Scalar
-from tunerd.core.saved_state import FrozenState, SavedState
+from tunerd.core.saved_state import FrozenState, Moment, SavedState
 
 __all__ = ["Drift", "DriftUpdate", "Kind", "Phase", "drift_id"]
 
@@ -28,11 +28,11 @@ class Drift(FrozenState, frozen=True):
     since: int
     """Sequence of the first job that it, or its latest change of speed or ranks, is believed to act
     on."""
-    since_at: datetime
+    since_at: Moment
     """When that job finished."""
     noticed: int
     """Sequence of the job that gave it away, the last time."""
-    noticed_at: datetime
+    noticed_at: Moment
     contexts: tuple[str, ...] = ()
     """Keys of the contexts; none stands for the whole study."""
     parameter: str | None = None

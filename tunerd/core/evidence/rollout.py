@@ -144,7 +144,7 @@ class Rollout(SavedState):
     """Score of the incumbent's latest job."""
     level: float | None = None
     """Score that the incumbent lately gave."""
-    leads: UpliftTracker = field(default_factory=UpliftTracker)
+    uplift: UpliftTracker = field(default_factory=UpliftTracker)
     """By how much the incumbent is better than the first one here."""
     noise_squares: float = 0.0
     noise_weight: float = 0.0
@@ -277,13 +277,13 @@ class Rollout(SavedState):
         self._drop_failed({r.candidate_id for r in rivals}, known, now)
         current = known.get(self.incumbent or "")
         measured = [*rivals, *barred]
-        self.leads.estimate_again(self.incumbent, current, measured, profiling=profiling)
+        self.uplift.estimate_again(self.incumbent, current, measured, profiling=profiling)
         self.recheck = [cid for cid in self.recheck if cid not in self.duels]
         weak = current is not None and not self.established and current.trial.runs < ESTABLISHED
         if profiling or current is None or weak:
             best = elect(list(known.values()))
             if best is None or best.candidate_id != self.incumbent:
-                ahead = self.leads.estimated(best, self.incumbent, measured)
+                ahead = self.uplift.estimated(best, self.incumbent, measured)
                 if current is not None and self.established:
                     self._remember(current.candidate_id)
                 self._install(best.candidate_id if best else None, ahead)
@@ -338,7 +338,7 @@ class Rollout(SavedState):
 
     def _install(self, candidate_id: str | None, ahead: float) -> None:
         """Put an incumbent into its place, so far ahead unless it has been there before."""
-        self.leads.pass_on(self.incumbent, candidate_id, ahead)
+        self.uplift.pass_on(self.incumbent, candidate_id, ahead)
         self.incumbent = candidate_id
         self.duels.clear()
         self.probation = self.doubt = None
@@ -389,7 +389,7 @@ class Rollout(SavedState):
         assert probation is not None
         assert failing is not None
         self.incumbent = None  # it did not keep up: its lead is not one to remember
-        self._install(probation.former, self.leads.ahead - probation.gain)
+        self._install(probation.former, self.uplift.ahead - probation.gain)
         self.level = probation.level
         self.doubt = RollbackReview(failing, probation.level, probation.noise, probation.gain)
         gain = probation.mean - probation.level
@@ -405,7 +405,7 @@ class Rollout(SavedState):
         self.doubt = None
         if doubt.candidate_id not in known or not doubt.unfounded:
             return
-        self._install(doubt.candidate_id, self.leads.ahead + doubt.gain)
+        self._install(doubt.candidate_id, self.uplift.ahead + doubt.gain)
         self.closed.pop(doubt.candidate_id, None)
         self.level = doubt.level_now + doubt.gain
         self.probation = PromotionGuard(former, doubt.level_now, doubt.noise, gain=doubt.gain)
@@ -466,8 +466,8 @@ class Rollout(SavedState):
         self._say(_verdict(winner, "promoted", now, duel))
         noise = self.noise
         gain = next(c.mean for c in challenges if c.candidate_id == winner)
-        self._install(winner, self.leads.ahead + gain)
-        self.leads.untested = None
+        self._install(winner, self.uplift.ahead + gain)
+        self.uplift.untested = None
         self.established = True
         self.level = duel.level + gain
         self.probation = PromotionGuard(former, duel.level, noise, gain=gain)

@@ -79,9 +79,9 @@ def read_tables(data: dict[str, Any], file: str) -> ParseResult:
 
 def _validate(reading: ParseResult) -> None:
     data = copy.deepcopy(reading.data)
-    reading.model = study_file_model(data)
     # Unknown keys first: put right, they may be the very ones that are missing.
     for only_unknown in (True, False, False):
+        reading.model = study_file_model(data)
         try:
             reading.table = reading.model.model_validate(data)
         except ValidationError as error:
