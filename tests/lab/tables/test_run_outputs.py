@@ -11,9 +11,10 @@ import pytest
 
 from tests.lab.tables.test_draft import drafted, outcomes
 from tunerd.errors import MisconfiguredError
-from tunerd.lab.tables.documents import is_log, log_records
+from tunerd.lab.tables.documents import is_log, log_records, taken_apart
 from tunerd.lab.tables.files import open_table
 from tunerd.lab.tables.guess import UserAnswers, guess
+from tunerd.lab.tables.not_tables import advice_for
 from tunerd.lab.tables.path_settings import path_settings
 from tunerd.lab.tables.profile import profile
 from tunerd.lab.tables.rows import TableRow
@@ -315,6 +316,19 @@ def test_what_compares_or_follows_runs_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "name\tns/op\tthreads\nb\t70.87\t1\nb\t62.09\t2\n",
+        "name  time/op  threads\nb  70.87  1\nb  62.09  2\n",
+        "timestamp,flags {a=b},threads,time_s\n2026-01-01,x,1,7.4\n",
+        "1.98,adam,resnet,1,85.41,x\n1.98,adam,resnet,2,45.41,y\n",
+    ],
+)
+def test_tables_with_a_mark_of_something_else_are_tables(text: str) -> None:
+    assert not advice_for(text)
+
+
+@pytest.mark.parametrize(
     ("names", "setting"),
     [
         (["1 threads", "8 threads", "64 threads"], "threads"),
@@ -326,6 +340,8 @@ def test_what_compares_or_follows_runs_is_refused_with_what_to_do(
         (["epoch_1", "epoch_2", "epoch_3"], ""),
         (["run 1", "run 2", "run 3"], ""),
         (["split0_score", "split1_score", "split2_score"], ""),
+        (["batch_size_1", "batch_size_2", "batch_size_3"], ""),
+        (["gpu0", "gpu1", "gpu2"], ""),
     ],
 )
 def test_a_setting_may_run_along_the_columns(
@@ -344,6 +360,21 @@ def test_a_setting_may_run_along_the_columns(
         assert sum(1 for _ in open_table(path).rows()) == 12
         guesses = guess(profile(open_table(path)))
         assert (guesses.objective.column.name, guesses.goal_sure < 0.5) == ("value", True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "lr,hidden_size_16,hidden_size_32,hidden_size_64,out|0.1,{a},{b},{a},{speed}",
+        "lr,hidden_size_16,hidden_size_32,hidden_size_64|0.1,{a},{b},{a}",
+        "threads,0,1,2|{a},{speed},{speed}1,{speed}2",
+    ],
+)
+def test_numbered_settings_and_repeats_are_not_pivoted(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    names, row = line.split("|")
+    path.write_text("\n".join([names, *(row.format(a=a, b=b, speed=speed(a, b)) for a, b in GRID)]))
+    assert open_table(path).export is None
 
 
 def test_records_within_records_are_runs(tmp_path: Path) -> None:
@@ -371,6 +402,19 @@ def test_parts_of_a_run_are_no_runs(document: Any, tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.json").write_text(json.dumps([document]))
     assert sum(1 for _ in open_table(tmp_path).rows()) == 4
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"threads": 8, "result": {"time_s": 5.1, "devices": [{"util": 3}, {"util": 9}]}},
+        {"by": "me", "result": {"time_s": 5.1, "devices": [{"util": 3}, {"util": 9}]}},
+        {"threads": 2, "layers": {f"l{k}": {"time_ms": k, "gb": 1} for k in range(6)}},
+        {"by": "me", "layers": {f"l{k}": {"time_ms": k} for k in range(6)}},
+    ],
+)
+def test_records_beside_a_setting_or_measurement_are_parts_of_one_run(document: Any) -> None:
+    assert taken_apart(document) == [document]
 
 
 @pytest.mark.parametrize(

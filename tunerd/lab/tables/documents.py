@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.exports import EXPORTERS
 from tunerd.lab.tables.rows import TableRow, UnreadableLine, flattened, shortened
 from tunerd.lab.tables.text_reader import open_text
@@ -310,11 +311,31 @@ def _keyed(value: Mapping[str, Any]) -> list[Any]:
 
 
 def _inside(value: Mapping[str, Any]) -> list[Any]:
-    """Records of the one part of a document that else only says something of itself."""
-    parts = [part for part in value.values() if not (part is None or isinstance(part, str | int))]
-    if len(parts) != 1 or not isinstance(parts[0], dict):
+    """Records of the one part of a document that else only says something of itself.
+
+    Where a setting or a measurement stands around them, they are parts of one run.
+    """
+    parts = {name: part for name, part in value.items() if isinstance(part, dict | list)}
+    (inside, *others) = parts.values() if parts else (None,)
+    if others or not isinstance(inside, dict) or not _says_only_of_itself(value):
         return []
-    return _listed(parts[0]) or (_keyed(parts[0]) if len(parts[0]) >= FEWEST_KEYED else [])
+    records = _listed(inside) if _says_only_of_itself(inside) else []
+    if not records and len(inside) >= FEWEST_KEYED:
+        records = [record for record in _keyed(inside) if len(record) > 2]
+    shared = {name: part for name, part in value.items() if name not in parts}
+    return [_merged(shared, record) for record in records]
+
+
+def _says_only_of_itself(value: Mapping[str, Any]) -> bool:
+    """Whether what stands beside the records is neither a number nor called like a setting."""
+    return not any(_is_of_a_run(name, part) for name, part in value.items())
+
+
+def _is_of_a_run(name: str, part: Any) -> bool:
+    if part is None or isinstance(part, dict | list) or "version" in name.lower():
+        return False
+    read = read_name(name)
+    return not isinstance(part, str) or max(read.weight("parameter"), read.weight("context")) > 0
 
 
 FEWEST_KEYED = 5

@@ -27,16 +27,19 @@ _ADVICE: tuple[tuple[str, str], ...] = (
      " Write what you set yourself and the best time of each run into a CSV"),
     (r'\{(?:"Time": ?"[^"]{1,40}", ?)?"Action": ?"(?:start|run|output|pass|bench)", ?"Package"',
      "is the output of go test -json; that of go test -bench without it is read as it is"),
-    (r"(?:# started on [^\n]*\n\s*)?[\d.]+,[^,\n]*,[\w:./-]+,\d+,\d+\.\d+,",
+    (r"(?:# started on [^\n]*\n\s*)?[\d.]+,(?:msec|[num]?s|Joules|[KMG]iB|Bytes|C)?,"
+     r"[\w:./-]+,\d+,\d{1,3}\.\d\d,[^,\n]*,",
      "is what perf stat -x writes, a line for each counter and no names. Write a line for each run"
      " into a CSV: its settings, and its counters under their names"),
     (r":::MLL",
      "is MLPerf's log of one run. Write a line for each run into a CSV: its settings, and the"
      " time from run_start to run_stop"),
-    (r"(?:(?:goos|goarch|pkg|cpu): [^\n]*\n)*(?:name\s+(?:old )?\S+/op\b|\s+│\s+\S+\s+│)",
+    (r"(?:(?:goos|goarch|pkg|cpu): [^\n]*\n)*"
+     r"(?:name {2,}(?:old \S+/op {2,}new |(?:time|allocs?)/op *\r?\n)|\s+│\s+\S+\s+│)",
      "is benchstat's summary, which has a row for each benchmark and a column for each file; the"
      " outputs of go test -bench that it was made of, put together, are read as they are"),
-    (r'(?:"?Time"?|"?Date"?|"?timestamp"?)[,;\t][^\n]*\{(?:""?)?\w{1,100}(?:""?)?[=:]',
+    (r'(?:"?Time"?|"?Date"?|"?timestamp"?)'
+     r'(?:[,;\t][^\n{},;\t]*\{(?:"")?\w{1,100}(?:"")?[=:][^\n{}]*\}[^\n{},;\t]*)+\r?\n',
      "is a series of Prometheus or Grafana: it has a row for each moment and not for each run."
      " Write a line for each run into a CSV: its settings, and what the series were in the mean"),
 )  # fmt: skip

@@ -30,7 +30,11 @@ _RESULT, _SETTING = "value", "columns"
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
-    """A table with numbers in the names of its last columns, and numbers below them."""
+    """A table with numbers in the names of its last columns, and measurements below them.
+
+    Numbers that count on are indices, few values were chosen, and what is left over must be
+    settings: else a parameter for each layer would be taken for a result.
+    """
     read = {column: _NUMBERED.fullmatch(column.strip()) for column in head.columns}
     cells = [column for column, match in read.items() if match is not None]
     around = {(m[1].strip().lower(), m[3].strip().lower()) for m in read.values() if m is not None}
@@ -38,10 +42,15 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     shared = [column for column in head.columns if column not in cells]
     if len(cells) < FEWEST or len(around) != 1 or places != sorted(set(places)) or not shared:
         return None
+    if {b - a for a, b in pairwise(places)} == {1}:
+        return None
     setting = _setting(*around.pop(), places)
-    whole = {column for column in cells if is_numeric(head.values(column))}
-    measured = any(read_name(column).weight("measured") >= 2 for column in shared)
-    if not setting or len(whole) < len(cells) or measured or _RESULT in shared:
+    measured = all(is_numeric(head.values(column)) for column in cells)
+    values = [str(value) for column in cells for value in head.values(column)]
+    chosen = all(_is_chosen(column, head) for column in shared)
+    if not (setting and measured and chosen) or _RESULT in shared:
+        return None
+    if 2 * len(set(values)) <= len(values):
         return None
     hints = {
         setting: ColumnHint(INPUT, "runs along the columns"),
@@ -57,6 +66,13 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         reshape=_unpivoted(shared, dict(zip(cells, places, strict=True)), setting),
         columns=(*shared, setting, _RESULT),
     )
+
+
+def _is_chosen(column: str, head: TableHead) -> bool:
+    """Whether a column beside the cells is no measurement."""
+    name = read_name(column)
+    chosen = max(name.weight("parameter"), name.weight("context")) > 0
+    return name.weight("measured") < 2 and (chosen or not is_numeric(head.values(column)))
 
 
 def _setting(before: str, behind: str, places: Sequence[int]) -> str:
