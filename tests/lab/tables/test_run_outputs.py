@@ -12,6 +12,7 @@ import pytest
 from tests.lab.tables.test_draft import drafted, outcomes
 from tunerd.errors import MisconfiguredError
 from tunerd.lab.tables.documents import is_log, log_records, taken_apart
+from tunerd.lab.tables.exports.genai_perf import run_of
 from tunerd.lab.tables.files import open_table
 from tunerd.lab.tables.guess import UserAnswers, guess
 from tunerd.lab.tables.not_tables import advice_for
@@ -287,12 +288,18 @@ def test_files_of_the_same_kind_in_several_folders_are_a_run_each(tmp_path: Path
         (["a_4.log", "b_4.log", "a_8.log", "b_8.log"],
          [{"name_1": "a"}, {"name_1": "b"}, {"name_1": "a"}, {"name_1": "b"}]),
         (["run01.json", "run02.json"], [{}, {}]),
+        (["h100/fp16_tp4.json", "h100/fp16_tp8.json", "a100/bf16_tp4.json", "a100/bf16_tp8.json"],
+         [{"name_1": gpu, "name_2": kind, "tp": tp} for gpu, kind in
+          (("h100", "fp16"), ("a100", "bf16")) for tp in ("4", "8")]),
+        (["t4_c10.json", "c20_t8.json"], [{"t": "4", "c": "10"}, {"t": "8", "c": "20"}]),
+        (["baseline.json", "wrk_t4.json", "wrk_t8.json", "wrk_t2.json"],
+         [None, {"t": "4"}, {"t": "8"}, {"t": "2"}]),
         (["2025-03-01/12-00-00/x.json", "2025-03-02/12-00-00/x.json"], [{}, {}]),
         (["a.json", "b_4.json"], [{}, {}]),
         ([], []),
     ],
 )  # fmt: skip
-def test_what_names_of_files_say(paths: list[str], expected: list[dict[str, str]]) -> None:
+def test_what_names_of_files_say(paths: list[str], expected: list[dict[str, str] | None]) -> None:
     assert path_settings([Path(path) for path in paths]) == expected
 
 
@@ -513,3 +520,68 @@ def test_numbers_are_read_to_their_end(tmp_path: Path) -> None:
     assert run["requests_per_s"] == 7793.21
     (run,) = records("1+0 records in\n1048576 bytes (1.0 MB) copied, 0.0125 s, 84 MB/s\n", tmp_path)
     assert run["copied_bytes_per_s"] == 1048576 / 0.0125
+
+
+def test_logs_of_runs_count_beside_a_document_about_them(tmp_path: Path) -> None:
+    for a, b in GRID:
+        (tmp_path / f"wrk_t{a}_c{b}.txt").write_text(_wrk(a, b, speed(a, b)))
+    (tmp_path / "meta.json").write_text(json.dumps({"by": "me"}))
+    table = open_table(tmp_path)
+    rows = [row for row in table.rows() if isinstance(row, TableRow)]
+    assert sum("requests_per_s" in row.values for row in rows) == 9
+    (tmp_path / "dd_t1_c1.txt").write_text(_dd(80.0))
+    with pytest.raises(MisconfiguredError, match="dd and wrk"):
+        list(open_table(tmp_path).rows())
+
+
+def test_the_only_file_without_settings_in_its_name_is_left_out(tmp_path: Path) -> None:
+    for a, b in GRID:
+        record = {"latency_ms": 1e5 / speed(a, b)}
+        (tmp_path / f"wrk_t{a}_c{b}.json").write_text(json.dumps(record))
+    (tmp_path / "baseline.json").write_text(json.dumps({"latency_ms": 7.25}))
+    rows = list(open_table(tmp_path).rows())
+    (odd,) = [row for row in rows if not isinstance(row, TableRow)]
+    assert "no settings" in odd.reason
+    assert {("t" in row.values) for row in rows if isinstance(row, TableRow)} == {True}
+
+
+def test_overrides_of_hydra_are_of_the_run_itself(tmp_path: Path) -> None:
+    runs, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    lines = ["lr=0.1", "~gone=1", "'x=[1,2]'", "+new=3", "db.password=hunter2"]
+    (elsewhere / "overrides.yaml").write_text("".join(f"- {line}\n" for line in lines))
+    for number in range(2):
+        (runs / str(number)).mkdir(parents=True)
+        (runs / str(number) / "m.json").write_text(json.dumps({"speed": number}))
+    (runs / "0" / ".hydra").symlink_to(elsewhere)
+    (runs / "1" / ".hydra").mkdir()
+    (runs / "1" / ".hydra" / "overrides.yaml").write_text(
+        (elsewhere / "overrides.yaml").read_text()
+    )
+    first, second = [
+        {name: value for name, value in row.values.items() if name.startswith("config") and value}
+        for row in open_table(runs).rows()
+        if isinstance(row, TableRow)
+    ]
+    assert not first
+    assert second == {
+        "config.lr": "0.1", "config.x": "[1,2]", "config.new": "3"
+    }  # fmt: skip
+
+
+def test_settings_of_genai_perf_with_one_last_name_are_several() -> None:
+    config = {"input_tokens": {"mean": 100}, "output_tokens": {"mean": 200, "stddev": 3}}
+    measured = {"time_to_first_token": {"unit": "ms", "avg": 1.5}}
+    run = run_of({**measured, "input_config": config})
+    assert run is not None
+    assert {name: value for name, value in run.items() if name.startswith("option")} == {
+        "option.input_tokens.mean": 100, "option.output_tokens.mean": 200, "option.stddev": 3
+    }  # fmt: skip
+
+
+def test_validated_and_empty_messages_of_osu_are_records(tmp_path: Path) -> None:
+    text = "# OSU MPI Latency Test v7.2\n# Size    Avg Latency(us)    Validation\n4  1.20  Pass\n"
+    rows = records(f"{text}8  1.50  Fail\n", tmp_path)
+    assert [row["status"] for row in rows] == ["succeeded", "failed"]
+    (row,) = records("# OSU MPI Barrier Latency Test v7.2\n# Avg Latency(us)\n  12.34\n", tmp_path)
+    assert row["Avg Latency(us)"] == 12.34

@@ -16,6 +16,7 @@ from typing import Any
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import read_bytes
 from tunerd.lab.tables.documents import is_known, is_log, log_records, records_in
+from tunerd.lab.tables.exports.command_lines import is_secret
 from tunerd.lab.tables.path_settings import path_settings
 from tunerd.lab.tables.rows import TableRow, UnreadableLine, flattened
 from tunerd.lab.tables.text_reader import open_text
@@ -108,19 +109,39 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
                 yield row if isinstance(row, UnreadableLine) else _trial(row, file)
         return
     documents = [path for path in files if path.suffix.lower() in _JSON]
-    logs = [] if documents else [path for path in files if _is_log(path)]
+    texts = [path for path in files if path.suffix.lower() in _LOGS]
+    logs = [path for path in texts if _is_log(path)] if len(texts) > len(documents) else []
+    if len(logs) > len(documents):
+        documents = []  # they say something about the runs
     runs: Mapping[Path, Iterable[TableRow | UnreadableLine]] = _by_folder(documents)
     runs = runs or {path: _records(path) for path in documents or logs}
     named = path_settings([path.relative_to(folder) for path in runs])
+    tool = None
     for (path, rows), settings in zip(runs.items(), named, strict=True):
+        if settings is None:
+            yield UnreadableLine(
+                0, "its name has no settings as the names of all others", str(path)
+            )
+            continue
         beside = {"file": str(path.relative_to(folder)), **_overrides(path)}
         for row in rows:
             if isinstance(row, UnreadableLine):
                 yield row
                 continue
+            if not documents:
+                tool = _same_tool(folder, tool, row)
             known = {name.rpartition(".")[2].lower() for name in (*beside, *row.values)}
             new = {name: value for name, value in settings.items() if name.lower() not in known}
             yield {**beside, **row.values, **new}
+
+
+def _same_tool(folder: Path, tool: Any, row: TableRow) -> Any:
+    """The program whose output a row is of; raises MisconfiguredError where it is another one."""
+    other = row.values.get("tool")
+    if tool not in (None, other):
+        message = f"has what {tool} and {other} print: a table is of one, so put them apart"
+        raise MisconfiguredError([ValidationProblem(str(folder), message)])
+    return other
 
 
 def _records(file: Path) -> Iterator[TableRow | UnreadableLine]:
@@ -140,8 +161,6 @@ def _records(file: Path) -> Iterator[TableRow | UnreadableLine]:
 
 def _is_log(file: Path) -> bool:
     """Whether a file is what a known program prints."""
-    if file.suffix.lower() not in _LOGS:
-        return False
     with suppress(OSError, MisconfiguredError), open_text(file) as text:
         return is_log(text.text.read(1 << 16))
     return False
@@ -210,9 +229,15 @@ def _overrides(path: Path) -> dict[str, Any]:
     overrides = where / ".hydra" / "overrides.yaml"
     lines: list[str] = []
     with suppress(OSError):
-        lines = _text(overrides).splitlines() if _is_plain(overrides) else []
-    pairs = (line.lstrip("- +~").partition("=") for line in lines if line.startswith("- "))
-    return {f"config.{name}": value.strip("'\"") for name, equal, value in pairs if equal}
+        plain = _is_plain(overrides) and not overrides.parent.is_symlink()
+        lines = _text(overrides).splitlines() if plain else []
+    items = (line[2:].strip().strip("'\"") for line in lines if line.startswith("- "))
+    pairs = (item.lstrip("+").partition("=") for item in items if not item.startswith("~"))
+    return {
+        f"config.{name}": value.strip("'\"")
+        for name, equal, value in pairs
+        if equal and not is_secret(name)
+    }
 
 
 def _trial(row: TableRow, file: Path) -> Mapping[str, Any]:
@@ -221,7 +246,8 @@ def _trial(row: TableRow, file: Path) -> Mapping[str, Any]:
     values.setdefault("trial_id", file.parent.name)
     if not any(name.startswith("config") for name in values):
         with suppress(OSError, ValueError, RecursionError):
-            given = json.loads(_text(file.with_name("params.json")))
+            parameters = file.with_name("params.json")
+            given = json.loads(_text(parameters)) if _is_plain(parameters) else None
             values |= flattened({"config": given}) if isinstance(given, dict) else {}
     return values
 

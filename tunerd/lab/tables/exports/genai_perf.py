@@ -1,7 +1,8 @@
 """NVIDIA's genai-perf and AIPerf: what their JSON says of a run, in the words of other serving
 benchmarks."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 __all__ = ["run_of"]
@@ -44,11 +45,20 @@ def run_of(document: Any) -> Mapping[str, Any] | None:
     return row
 
 
-def _put_settings(part: Any, row: dict[str, Any]) -> None:
-    """What a run was started with, by the last part of its name; a list of one as what is in it."""
+def _put_settings(config: Any, row: dict[str, Any]) -> None:
+    """What a run was started with, by the last part of its name, or by all of it where others end
+    in the same; a list of one as what is in it."""
+    leaves = list(_leaves(config, ()))
+    ends = Counter(path[-1] for path, _ in leaves)
+    for path, value in leaves:
+        name = _SET.get(path[-1]) or (path[-1] if ends[path[-1]] == 1 else ".".join(path))
+        single = isinstance(value, list) and len(value) == 1
+        row.setdefault(f"option.{name}", value[0] if single else value)
+
+
+def _leaves(part: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, value in part.items() if isinstance(part, dict) else ():
         if isinstance(value, dict):
-            _put_settings(value, row)
+            yield from _leaves(value, (*path, name))
         else:
-            single = isinstance(value, list) and len(value) == 1
-            row.setdefault(f"option.{_SET.get(name, name)}", value[0] if single else value)
+            yield (*path, name), value

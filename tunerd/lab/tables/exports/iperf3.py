@@ -15,7 +15,7 @@ from tunerd.lab.tables.exports.base import (
 __all__ = ["EXPORTER"]
 
 _SET = "iperf3."
-_WORK = names("protocol reverse bidirectional bytes blocks target_bitrate")
+_WORK = names("protocol reverse bidirectional bidir bytes blocks target_bitrate")
 _NOTHING = names("omit duration fqrate interval")
 
 

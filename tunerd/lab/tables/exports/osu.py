@@ -21,8 +21,9 @@ from tunerd.lab.tables.exports.command_lines import (
 __all__ = ["EXPORTER"]
 
 _TITLE = re.compile(r"^#\s*OSU (.{3,80}?) Test(?: v?[\d.]+)?\s*$", re.MULTILINE)
-_HEADER = re.compile(r"#\s*(Size)\s{2,}(\S.*)")
-_ROW = re.compile(r"\d+(?:\s+[\d.]+)+")
+_HEADER = re.compile(r"#\s*(?:(Size)\s{2,})?((?(1)\S|Avg Latency).*)")
+"""A barrier sends nothing: its table has no sizes."""
+_ROW = re.compile(r"[\d.]+(?:\s+[\d.]+)*(?:\s+(?:Pass|Fail))?")
 _COMMAND = re.compile(r"(?:^|[/\s])osu_[a-z_]+(?:\s|$)")
 _VARIABLE = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=(\S{1,100})")
 _OPTION = "option."
@@ -38,15 +39,18 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """One record a size, with what the command and the variables above it say."""
     variables: dict[str, str] = {}
     command: dict[str, str] = {}
-    test, columns = "", list[str]()
+    test, columns, nothing = "", list[str](), list[str]()
     for line in lines:
         text = line.strip()[:MAX_LINE]
         if title := _TITLE.match(text):
             test, columns = title[1], []
         elif header := _HEADER.match(text):
+            nothing = [] if header[1] else ["0"]
             columns = ["size", *re.split(r"\s{2,}", header[2])]
-        elif _ROW.fullmatch(text) and len(fields := text.split()) == len(columns):
+        elif _ROW.fullmatch(text) and len(fields := nothing + text.split()) == len(columns):
             measured = dict(zip(columns, map(number_or_text, fields), strict=True))
+            if (valid := measured.pop("Validation", None)) is not None:
+                measured["status"] = "succeeded" if valid == "Pass" else "failed"
             yield {**variables, **command, "osu_test": test, **measured}
         elif (variable := _VARIABLE.fullmatch(text)) and len(variables) < MOST_SETTINGS:
             if not is_secret(variable[1]):
@@ -70,6 +74,10 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     }
     hints |= {name: ColumnHint("context", "what was measured") for name in ("osu_test", "size")}
     hints |= {name: ColumnHint("metric", "measured by OSU's benchmark") for name in measured}
+    hints |= {
+        name: ColumnHint("status", "whether what came was right")
+        for name in head.among(("status",))
+    }
     notes = () if any(map(head.varies, options)) or "file" in head.columns else (_NOTE,)
     return DetectedExport(
         "osu", "output of OSU's micro-benchmarks", ("OSU ... Test", "Size"), hints, notes=notes
