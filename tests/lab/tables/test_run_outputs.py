@@ -470,6 +470,7 @@ def records(text: str, folder: Path) -> list[dict[str, Any]]:
         _wrk(1, 2, 7.5).replace("http://", "http://admin:hunter2@"),
         _wrk(1, 2, 7.5).replace(":8080/", ":8080/?a=1&api_key=hunter2&b=2"),
         _ab(1, 7.5).replace("Document Path:", "Document Path:   /x?token=hunter2"),
+        "export PROXY=http://me:hunter2@h/\n$ mpirun -n {0} osu_bw\n" + _osu(7.5),
         "export HF_TOKEN=hunter2\n$ mpirun -x MY_PW=hunter2 -n {0} osu_bw\n" + _osu(7.5),
     ],
 )

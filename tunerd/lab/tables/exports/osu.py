@@ -16,6 +16,7 @@ from tunerd.lab.tables.exports.command_lines import (
     arguments_of,
     is_secret,
     number_or_text,
+    without_secrets,
 )
 
 __all__ = ["EXPORTER"]
@@ -54,7 +55,7 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             yield {**variables, **command, "osu_test": test, **measured}
         elif (variable := _VARIABLE.fullmatch(text)) and len(variables) < MOST_SETTINGS:
             if not is_secret(variable[1]):
-                variables[f"{_OPTION}{variable[1]}"] = variable[2]
+                variables[f"{_OPTION}{variable[1]}"] = without_secrets(variable[2])
         elif _COMMAND.search(text) and not text.startswith("# "):
             given = arguments_of(re.sub(r"^\S*[+$#>]\s+", "", text))
             command = {
