@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tunerd.errors import MisconfiguredError
+from tunerd.lab.tables.documents import records_in
 from tunerd.lab.tables.files import TableFile, TableRow, UnreadableLine, open_table
+from tunerd.lab.tables.profile import profile
 
 QUICK = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -486,3 +488,28 @@ def test_excels_own_first_line_is_no_text_above_the_table(tmp_path: Path) -> Non
     path = tmp_path / "excel.csv"
     path.write_text("sep=;\ntp;pp;tokens\n1;2;30.5\n2;2;31.5\n4;2;33\n")
     assert open_table(path).columns == ("tp", "pp", "tokens")
+
+
+def test_a_json_text_with_endless_commas_or_quotes_is_read_once() -> None:
+    (row,) = records_in('[{"a":1}' + "," * 100_000 + "]")
+    assert isinstance(row, TableRow)
+    assert row.values == {"a": 1}
+    quotes = '{"a": "' + '\\"' * 100_000
+    _, row, rest = records_in('[{"a": ",]"}, {"a": 2},' + quotes)
+    assert isinstance(row, TableRow)
+    assert isinstance(rest, UnreadableLine)
+
+
+def test_a_table_with_too_many_columns_is_refused_at_its_header(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"c{k}" for k in range(60_000)) + "\n" + "1," * 59_999 + "1\n")
+    with pytest.raises(MisconfiguredError, match="60,000 columns, at most 1,000"):
+        profile(open_table(path))
+
+
+def test_names_of_files_that_are_not_utf_8_are_spelt_out(tmp_path: Path) -> None:
+    for k in range(3):
+        (tmp_path / f"\udcff_{k}.json").write_text(json.dumps({"threads": k, "time_s": k + 0.5}))
+    table = open_table(tmp_path)
+    names = {row.values["file"] for row in table.rows() if isinstance(row, TableRow)}
+    assert names == {f"\\xff_{k}.json" for k in range(3)}

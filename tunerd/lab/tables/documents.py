@@ -136,7 +136,7 @@ def _row(number: int, record: Any) -> TableRow | UnreadableLine:
 def _values(text: str) -> Iterator[Any]:
     """The JSON values in a text, one behind the other; the last may have no end."""
     decoder = json.JSONDecoder(parse_constant=_number)
-    place = 0
+    place, whole = 0, False
     while (start := _after_blanks(text, place)) < len(text):
         try:
             value, place = decoder.raw_decode(text, start)
@@ -144,17 +144,23 @@ def _values(text: str) -> Iterator[Any]:
             yield UnreadableLine(0, "is nested too deeply", shortened(text[start:]))
             return
         except ValueError as error:
-            repaired = _TRAILING.sub(lambda match: match[1] or "", text[start:])
-            if len(repaired) < len(text) - start:
-                yield from _values(repaired)
-            else:
+            if whole:
                 yield from _without_end(text[start:], str(error), decoder)
-            return
+                return
+            text, place, whole = _TRAILING.sub(_without_commas, text[start:]), 0, True
+            continue
         yield value
 
 
-_TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
-"""A text, or a comma behind which nothing follows."""
+_STRING = r'"(?:[^"\\]|\\.)*+"?'
+"""A text, which the end of the file may cut: looked at once, however many quotes it has."""
+_TRAILING = re.compile(rf"({_STRING})|,[\s,]*+([}}\]]?)", re.DOTALL)
+"""A text, or commas and what follows them."""
+
+
+def _without_commas(match: re.Match[str]) -> str:
+    """The bracket alone where nothing stands between the commas and it."""
+    return match[2] or match[0]
 
 
 def _number(name: str) -> Any:
@@ -167,7 +173,7 @@ def _after_blanks(text: str, place: int) -> int:
     return match.end() if match else place
 
 
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_TOKENS = re.compile(rf"{_STRING}|[{{}}\[\]]", re.DOTALL)
 _CLOSED = {"{": "}", "[": "]"}
 
 

@@ -6,6 +6,7 @@ What the file is, its content says; its name only where the content leaves it op
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -175,7 +176,8 @@ class TableFile:
 
     def _records(self) -> Iterator[TableRow | UnreadableLine]:
         absent = dict.fromkeys(self._given())
-        for row in _RECORDS[self.form](self.path):
+        rows = _RECORDS[self.form](self.path)
+        for row in map(_with_names_as_text, rows) if self.form == "folder" else rows:
             yield TableRow(row.number, absent | row.values) if isinstance(row, TableRow) else row  # type: ignore[operator]
 
     def _given(self) -> Iterator[str]:
@@ -194,6 +196,25 @@ class TableFile:
                     yield TableRow(row.number, absent | row.values)  # type: ignore[operator]
                 else:
                     yield row
+
+
+def _with_names_as_text(row: TableRow | UnreadableLine) -> TableRow | UnreadableLine:
+    """A row of a folder with bytes in names of files that are not UTF-8 as ``\\xff``."""
+    if isinstance(row, UnreadableLine):
+        return UnreadableLine(row.number, row.reason, _as_text(row.text))
+    values = {
+        name: _as_text(value) if isinstance(value, str) else value
+        for name, value in row.values.items()
+    }
+    return TableRow(row.number, values)
+
+
+def _as_text(value: str) -> str:
+    return _BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", value)
+
+
+_BYTE = re.compile("[\udc80-\udcff]")
+"""What Python puts for a byte that is no text."""
 
 
 _RECORDS: dict[Format, Callable[[Path], Iterator[TableRow | UnreadableLine]]] = {
@@ -351,7 +372,7 @@ def _keys(path: Path) -> list[str]:
 
 
 def _checked(path: Path, names: Sequence[str]) -> Sequence[str]:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         shown = ", ".join(map(repr, twice[:5]))
         raise _wrong(path, f"has columns with the same name: {shown}; rename them")

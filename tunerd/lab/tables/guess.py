@@ -32,9 +32,6 @@ from tunerd.lab.tables.tunable import can_be_tuned, find_inputs, followers, tota
 
 __all__ = ["TableGuess", "UserAnswers", "guess"]
 
-MOST_COLUMNS = 1_000
-"""Columns of a table; a study has no more context features, nor a mapping more metrics."""
-
 
 DOUBTED = 0.4
 """How sure a column is whose numbers can be read in two ways."""
@@ -202,9 +199,6 @@ def _goal(
 def _check(profile: TableProfile, given: UserAnswers) -> None:
     problems = list(_table_problems(profile))
     known = {column.name for column in profile.columns}
-    if len(known) > MOST_COLUMNS:
-        message = f"has {len(known):,} columns, at most {MOST_COLUMNS:,} can be looked at"
-        problems.append(ValidationProblem("table", message))
     for name in [*given.roles, *([given.objective] if given.objective is not None else [])]:
         if name not in known:
             there = ", ".join(sorted(known)[:20])

@@ -15,6 +15,7 @@ import numpy as np
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.study.context_key import INT64, clean_value
+from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.events.quantities import NumberNotation, read_quantity
 from tunerd.events.times import read_time
 from tunerd.lab.tables.exports import DetectedExport, ReadOptions
@@ -24,6 +25,8 @@ from tunerd.lab.tables.values import is_nothing, number_in, status_in, truth_in,
 
 __all__ = ["ColumnProfile", "Kind", "TableProfile", "profile"]
 
+MOST_COLUMNS = 1_000
+"""Columns of a table; a study has no more context features, nor a mapping more metrics."""
 SAMPLE = 20_000
 """Rows whose relations are looked at."""
 DISTINCT = 20_000
@@ -144,8 +147,11 @@ class TableProfile:
 def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) -> TableProfile:
     """Look at a whole table; ``tick`` is told now and then how many of its bytes have been read.
 
-    Raises MisconfiguredError when it cannot be read to its end.
+    Raises MisconfiguredError when it has too many columns or cannot be read to its end.
     """
+    if len(table.columns) > MOST_COLUMNS:
+        message = f"has {len(table.columns):,} columns, at most {MOST_COLUMNS:,} can be looked at"
+        raise MisconfiguredError([ValidationProblem("table", message)])
     rng = np.random.default_rng(0)
     counts: list[dict[Raw, int]] = [{} for _ in table.columns]
     sample: dict[int, tuple[Raw | None, ...]] = {}

@@ -39,7 +39,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     cells = [column for column, match in read.items() if match is not None]
     around = {(m[1].strip().lower(), m[3].strip().lower()) for m in read.values() if m is not None}
     places = [int(match[2]) for match in read.values() if match is not None]
-    shared = [column for column in head.columns if column not in cells]
+    shared = [column for column, match in read.items() if match is None]
     if len(cells) < FEWEST or len(around) != 1 or places != sorted(set(places)) or not shared:
         return None
     if {b - a for a, b in pairwise(places)} == {1}:
