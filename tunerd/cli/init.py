@@ -185,11 +185,13 @@ def _from_table(
 
 
 def _say_what_next(target: Path, guesses: int, called: str, file: Path) -> None:
+    from tunerd.lab.tables.rows import spelt_out
+
     click.echo(f"\nWrote {target}, in mode observe: it publishes nothing. Read it, then:")
     entries = "1 entry is a guess" if guesses == 1 else f"{guesses} entries are guesses"
     more = f"    # {entries}; repeated until confirmed" if guesses else ""
     click.echo(f"  tunerd check {shlex.quote(str(target))}{more}")
-    click.echo(f"  tunerd import {called} {shlex.quote(str(file))}")
+    click.echo(f"  tunerd import {called} {spelt_out(shlex.quote(str(file)))}")
 
 
 def _guessed(

@@ -515,3 +515,9 @@ def test_what_a_short_random_search_drew_is_a_range(tmp_path: Path) -> None:
     ]
     _, study, _ = drafted(written(tmp_path / "jobs.csv", rows))
     assert next(one for one in study.parameters if one.name == "learning_rate").ranged
+
+
+def test_a_draft_spells_out_bytes_in_the_name_of_its_table(tmp_path: Path) -> None:
+    rows = [{"threads": k % 3 + 1, "time_s": k + 0.25 * (k % 5)} for k in range(12)]
+    text, _, _ = drafted(written(tmp_path / "x\udcff.csv", rows))
+    assert "from x\\xff.csv" in text

@@ -21,6 +21,7 @@ from tunerd.lab.tables.metadata_columns import A_FIELD
 from tunerd.lab.tables.open_guesses import A_GUESS
 from tunerd.lab.tables.relations import grouped, nearly_decides
 from tunerd.lab.tables.roles import ColumnGuess
+from tunerd.lab.tables.rows import spelt_out
 from tunerd.lab.tables.sentinel_values import ObjectiveValues
 from tunerd.lab.tables.toml_text import comment, entry, shown_key, text_of
 from tunerd.lab.tables.tunable import could_be_tried, repeat_of
@@ -84,7 +85,7 @@ def _head(guesses: TableGuess, name: str, source: Path) -> list[str]:
     bad = f", {profile.unreadable:,} lines unreadable" if profile.unreadable else ""
     doubtful = [guess.column.name for guess in guesses.columns if guess.unsure]
     lines = comment(
-        f"Drafted by `tunerd init` from {source.name}: {profile.rows:,} rows, "
+        f"Drafted by `tunerd init` from {spelt_out(source.name)}: {profile.rows:,} rows, "
         f"{len(profile.columns)} columns{bad}. What stands here was guessed; each line says from"
         " what. Read it, put right what is wrong, then run `tunerd check` on it."
     )

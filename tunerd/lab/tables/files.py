@@ -35,7 +35,7 @@ from tunerd.lab.tables.merged_cells import MergedCells, merged_columns
 from tunerd.lab.tables.not_tables import advice_for
 from tunerd.lab.tables.parquet import parquet_columns, parquet_rows
 from tunerd.lab.tables.row_filter import strays
-from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, renumbered
+from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, renumbered, spelt_out
 from tunerd.lab.tables.text_reader import (
     SAMPLE,
     is_comment,
@@ -201,20 +201,12 @@ class TableFile:
 def _with_names_as_text(row: TableRow | UnreadableLine) -> TableRow | UnreadableLine:
     """A row of a folder with bytes in names of files that are not UTF-8 as ``\\xff``."""
     if isinstance(row, UnreadableLine):
-        return UnreadableLine(row.number, row.reason, _as_text(row.text))
+        return UnreadableLine(row.number, row.reason, spelt_out(row.text))
     values = {
-        name: _as_text(value) if isinstance(value, str) else value
+        name: spelt_out(value) if isinstance(value, str) else value
         for name, value in row.values.items()
     }
     return TableRow(row.number, values)
-
-
-def _as_text(value: str) -> str:
-    return _BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", value)
-
-
-_BYTE = re.compile("[\udc80-\udcff]")
-"""What Python puts for a byte that is no text."""
 
 
 _RECORDS: dict[Format, Callable[[Path], Iterator[TableRow | UnreadableLine]]] = {

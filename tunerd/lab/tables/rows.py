@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -10,7 +11,15 @@ from typing import Any
 
 from tunerd.core.observation import Scalar, Value
 
-__all__ = ["SkippedRows", "TableRow", "UnreadableLine", "flattened", "renumbered", "shortened"]
+__all__ = [
+    "SkippedRows",
+    "TableRow",
+    "UnreadableLine",
+    "flattened",
+    "renumbered",
+    "shortened",
+    "spelt_out",
+]
 
 MAX_SHOWN = 4_096
 MOST_LINES = 5
@@ -85,6 +94,15 @@ def renumbered(rows: Iterable[TableRow | UnreadableLine]) -> Iterator[TableRow |
 def shortened(text: str) -> str:
     """Text as UTF-8 that can be written, at most ``MAX_SHOWN`` characters of it."""
     return text[:MAX_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def spelt_out(text: str) -> str:
+    """Text with the bytes of a file's name that are not UTF-8 as ``\\xff``."""
+    return _BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
+
+
+_BYTE = re.compile("[\udc80-\udcff]")
+"""What Python puts for a byte that is no text."""
 
 
 def flattened(record: Mapping[str, Any]) -> dict[str, Value]:
