@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -83,6 +83,9 @@ def test_csv_comes_back(tmp_path: Path, data: st.DataObject) -> None:
     table, found = read(path)
     assert table.columns == tuple(columns)
     missing = {"", "NULL", "null", "N/A", "#N/A", "<NA>", "\\N"}
+    # What is empty below a full first cell may have been merged with it: tests of its own.
+    firsts = [row[0] in missing for row in rows]
+    assume(not firsts or firsts[0] or not any(firsts))
     cleaned = [[None if cell in missing else cell for cell in row] for row in rows]
     if len(columns) > 1:
         cleaned = [row for row, whole in zip(cleaned, rows, strict=True) if any(whole)]
