@@ -118,7 +118,7 @@ def test_days_at_random_are_no_dates() -> None:
 def test_what_should_have_begun_may_be_running_for_as_long_as_the_longest_took() -> None:
     made = JobRhythm()
     for week in range(4):
-        made.add(MONDAY + week * WEEK, timedelta(hours=50 - week))
+        made.add(MONDAY + week * WEEK, timedelta(hours=47 + week))
     begun = MONDAY + 4 * WEEK
     for hours in (3, 30, 49):
         forecast = made.within(begun + timedelta(hours=hours), DAY, 0.1)
@@ -128,6 +128,57 @@ def test_what_should_have_begun_may_be_running_for_as_long_as_the_longest_took()
     assert made.within(begun + timedelta(hours=54), DAY, 0.1) is None
     made.add(begun, timedelta(hours=3))  # it has ended
     assert made.within(begun + timedelta(hours=30), DAY, 0.1) is None
+
+
+def test_one_long_job_is_not_reckoned_with_for_ever() -> None:
+    made = JobRhythm()
+    made.add(MONDAY, timedelta(weeks=9))
+    lasted = []
+    for week in range(1, 41):
+        made.add(MONDAY + week * WEEK, timedelta(hours=2))
+        lasted.append(made.lasted)
+    assert lasted[0] >= 2 * 168
+    assert lasted == sorted(lasted, reverse=True)
+    assert lasted[-1] == 2
+
+
+def test_what_came_twice_is_not_expected_after_a_shorter_break() -> None:
+    made = weekly(2, every=4)
+    chances = [made.probability(MONDAY + week * WEEK) for week in range(5, 9)]
+    assert max(chances[:3]) < 0.1
+    assert chances[3] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("dates", "other"),
+    [
+        # The first working day was the first of the month, mostly.
+        ([(4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1)], (11, 2)),
+        ([(4, 30), (5, 30), (6, 30), (7, 30), (8, 30), (9, 30)], (10, 31)),
+    ],
+)
+def test_a_date_that_is_another_one_now_and_then_is_not_foreseen_beside_it(
+    dates: list[tuple[int, int]], other: tuple[int, int]
+) -> None:
+    made = rhythm(*(datetime(2026, month, day, 6, tzinfo=UTC) for month, day in dates))
+    hours = [datetime(2026, *other, hour, tzinfo=UTC) for hour in range(24)]
+    assert max(made.probability(at) for at in hours) < 0.1
+
+
+def test_two_dates_make_no_third() -> None:
+    months = range(3, 9)
+    late = [datetime(2026, month, 1, 23, tzinfo=UTC) for month in months]
+    early = [datetime(2026, month, 2, 1, tzinfo=UTC) for month in months]
+    made, first = rhythm(*late, *early), datetime(2026, 8, 31, tzinfo=UTC)
+    hours = [hour for hour in range(96) if made.probability(first + timedelta(hours=hour)) > 0.5]
+    assert hours == [24 + 23, 48 + 1]
+
+
+def test_a_job_before_the_first_day_there_is_harms_nothing() -> None:
+    made = weekly(4)
+    made.add(datetime.fromisoformat("0001-01-01T00:00+14:00"))
+    assert made.probability(MONDAY + 4 * WEEK) > 0.5
+    assert made.within(MONDAY + 4 * WEEK, DAY, 0.1) is not None
 
 
 def test_what_a_tunerd_before_this_one_kept_is_read() -> None:
@@ -148,12 +199,18 @@ def test_the_most_probable_come_first_and_only_so_many() -> None:
 def test_the_order_of_jobs_and_what_is_kept_of_them_make_no_difference(
     jobs: list[datetime], luck: object, now: datetime
 ) -> None:
-    made, shuffled = rhythm(*jobs), [*jobs, *jobs]
+    def noted(some: list[datetime]) -> JobRhythm:
+        made = JobRhythm()
+        for began in some:
+            made.add(began, timedelta(hours=20 * began.day))
+        return made
+
+    made, shuffled = noted(jobs), [*jobs, *jobs]
     luck.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert rhythm(*shuffled) == made
+    assert noted(shuffled) == made
     assert JobRhythm.load(made.dump()) == made
-    half = rhythm(*jobs[::2])
-    half.merge(rhythm(*jobs[1::2]))
+    half = noted(jobs[::2])
+    half.merge(noted(jobs[1::2]))
     assert half == made
     assert 0.0 <= made.probability(now) < 1.0
 

@@ -10,6 +10,7 @@ months comes so again.
 
 import calendar
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -37,6 +38,10 @@ DAYS = 24
 """Latest days with a job that are kept for that."""
 LONGEST_H = 4 * WEEK_H
 """A job that took longer counts as having taken so long."""
+COUNTED_BACK = 10
+"""Days of a month that people count from its end: the 1st is not the thirtieth from there."""
+HALVED_WEEKS = 4
+"""Each time so many weeks have passed, a job counts as having taken half as long."""
 PATIENCE = 2
 """A context that stays away for so many times its longest break in an hour is not expected any more
 then: weekly jobs are given up after three weeks."""
@@ -56,16 +61,16 @@ class JobRhythm(SavedState, array_like=True):
     hours: dict[int, int] = field(default_factory=dict)
     """Hour of the week → in which weeks a job began then; bit 0 is the latest."""
     lasted: int = 0
-    """Hours that the longest job took."""
+    """Hours that the longest job took; of older ones half, once in :data:`HALVED_WEEKS`."""
     days: dict[int, int] = field(default_factory=dict)
     """The latest days with a job, counted since 1970 → in which hour its first job began."""
 
     def add(self, began: datetime, lasted: timedelta = timedelta(0)) -> None:
         """Note a job, and how long it took."""
         hour = _hour(began)
-        self.lasted = max(self.lasted, min(math.ceil(lasted / _HOUR), LONGEST_H))
         self.first = hour if self.first is None else min(self.first, hour)
         self._move_to(hour // WEEK_H)
+        self._note_length(min(math.ceil(lasted / _HOUR), LONGEST_H), hour // WEEK_H)
         self._mark(hour % WEEK_H, 1 << min(self.week - hour // WEEK_H, WEEKS))
         self._keep_days({hour // 24: hour % 24})
 
@@ -74,8 +79,8 @@ class JobRhythm(SavedState, array_like=True):
         if other.first is None:
             return
         self.first = other.first if self.first is None else min(self.first, other.first)
-        self.lasted = max(self.lasted, other.lasted)
         self._move_to(other.week)
+        self._note_length(other.lasted, other.week)
         for hour, weeks in other.hours.items():
             self._mark(hour, weeks << min(self.week - other.week, WEEKS))
         self._keep_days(other.days)
@@ -147,10 +152,11 @@ class JobRhythm(SavedState, array_like=True):
             month, names = _dates(day)
             past = [d for d in self.days if d < day and month - _dates(d).month <= MONTHS]
             known = min(month - _dates((self.first or 0) // 24).month, MONTHS)
-            for name in names:
+            often = Counter(name for d in past for name in _dates(d).names)
+            # The first Monday may be the 1st: what tells the most days is the reason.
+            least = max(LEAST_MONTHS, len(past) / 2, max(often.values(), default=0))
+            for name in (name for name in names if often[name] >= least):
                 hits = sorted((d for d in past if name in _dates(d).names), reverse=True)
-                if len(hits) < max(LEAST_MONTHS, len(past) / 2):
-                    continue
                 at = 24 * day + self.days[hits[0]]
                 if begin <= at < end:
                     chance = _chance([month - 1 - _dates(d).month for d in hits], known)
@@ -180,7 +186,15 @@ class JobRhythm(SavedState, array_like=True):
             passed = min(week - self.week, WEEKS)
             moved = {hour: weeks << passed & _ALL for hour, weeks in self.hours.items()}
             self.hours = {hour: weeks for hour, weeks in moved.items() if weeks}
-        self.week = week
+        lasted, before = self.lasted, self.week
+        self.week, self.lasted = week, 0
+        self._note_length(lasted, before)
+
+    def _note_length(self, lasted: int, week: int) -> None:
+        """Of a job in a week that may be long ago. One of four weeks is not reckoned with for
+        ever."""
+        halvings = self.week // HALVED_WEEKS - week // HALVED_WEEKS
+        self.lasted = max(self.lasted, lasted >> halvings)
 
     def _mark(self, hour: int, weeks: int) -> None:
         if weeks & _ALL:
@@ -237,9 +251,12 @@ class _Dates(NamedTuple):
 @lru_cache(4096)
 def _dates(day: int) -> _Dates:
     """Of a day that is counted since 1970."""
-    on = date.fromordinal(date(1970, 1, 1).toordinal() + day)
+    ordinal = date(1970, 1, 1).toordinal() + day  # by UTC it may be before the first there is
+    on = date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
     length, weekday = calendar.monthrange(on.year, on.month)[1], on.weekday()
-    names = {("day", on.day), ("day from the end", length - on.day)}
+    names = {("day", on.day)}
+    if length - on.day < COUNTED_BACK:
+        names.add(("day from the end", length - on.day))
     names.add((f"weekday {weekday}", (on.day - 1) // 7))
     names.add((f"weekday {weekday} from the end", (length - on.day) // 7))
     if weekday < 5:
@@ -261,7 +278,10 @@ def _chance(ages: Sequence[int], known: int) -> float:
     share = sum(_WEIGHTS[age] for age in ages) / (sum(_WEIGHTS[:known]) + PRIOR)
     # Of the breaks that were as long as this one is by now, so many ended then.
     as_long = [each for each in breaks if each >= away]
-    return (as_long.count(away) + share) / (len(as_long) + 1)
+    ended = as_long.count(away)
+    if as_long and not ended:
+        share *= share  # it was never back so early
+    return (ended + share) / (len(as_long) + 1)
 
 
 def _hour(at: datetime) -> int:
