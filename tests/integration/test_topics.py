@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,11 @@ def test_without_their_brokers_topics_are_told_and_the_daemon_is_not_ready(
     servers = kafka_cluster(tmp_path / "brokers", 3)
     daemon = Daemon(tmp_path, ",".join(server.bootstrap for server in servers), unique)
     options = KafkaOptions(tuple(server.bootstrap for server in servers), connect_timeout_s=1.0)
-    stream = KafkaStream(options, [TopicSpec(f"{unique}.jobs", TopicContent.EVENT)])
+    topics = [TopicSpec(f"{unique}.jobs", TopicContent.EVENT)]
+    stream, starting = (
+        KafkaStream(options, topics),
+        KafkaStream(replace(options, connect_timeout_s=10.0), topics),
+    )
 
     def until_all_is_well() -> None:
         daemon.until(lambda: told(stream) == "", "nothing is away")
@@ -107,7 +112,7 @@ def test_without_their_brokers_topics_are_told_and_the_daemon_is_not_ready(
         until_all_is_well()
         servers[0].kill()
         for _ in range(20):  # whoever starts at this moment asks one that still knows
-            stream.ensure_topics()
+            starting.ensure_topics()
         until_all_is_well()  # the others take over
         servers[1].kill()
         daemon.until(  # a first look may find nobody at all

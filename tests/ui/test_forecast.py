@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.stages.tuning import tamper
 from tests.ui.conftest import serving
 from tests.ui.test_api import held_to_the_schema
 from tests.ui.world import EVIL, World
@@ -96,6 +97,10 @@ def test_contexts_that_come_by_the_hour_of_the_week_are_shown(
         state.foreseen = ContextForecast(now, comes_at, now + timedelta(days=1), 0.9, "rhythm")
         with store.transaction() as tx:
             tx.save_context_states("toy", [replace(row, state=state.dump())])
+        tamper(
+            store,
+            "UPDATE study_states SET state = json_set(state, '$.ahead', json('[\"toy|n=8\"]'))",
+        )
     with serving(own) as site:
         page, told = site.page(PATH), site.json(PATH)
     held_to_the_schema("/studies/{study}/forecast", told)
