@@ -64,7 +64,6 @@ SPEAKING = ("active", "observed", "pending")
 """States of recommendations that say something for a context already."""
 
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
 _SignalKey = tuple[str, bool]
 """Written name, and whether it is on a log scale, where nothing is below 0."""
 

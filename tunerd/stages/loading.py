@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from tunerd.core.decisions.context_state import UNREADABLE, readable
+from tunerd.core.decisions.context_state import UNREADABLE, readable_state
 from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.core.drift.alarms import Drift, DriftUpdate
 from tunerd.core.hash_chain import HashChain
@@ -221,7 +221,7 @@ def _learn_anew(
     row = store.study(name)
     assert row is not None
     rows = store.context_states(name, whole_ones=True)
-    kept = {row.context_key: readable(row.state) for row in rows}
+    kept = {row.context_key: readable_state(row.state) for row in rows}
     former = {key: state for key, state in kept.items() if state is not None}
     tuner.expect(former, before, _regimes_of(state))
     tuner.plausibility.bad = store.bad_sequences(name)

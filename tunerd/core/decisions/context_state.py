@@ -17,7 +17,7 @@ from tunerd.core.forecasting.rhythm import ContextForecast, JobRhythm
 from tunerd.core.observation import Scalar
 from tunerd.core.saved_state import Moment, SavedState
 
-__all__ = ["UNREADABLE", "ContextState", "readable"]
+__all__ = ["UNREADABLE", "ContextState", "readable_state"]
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 """What loading raises where another version kept a state in another form."""
@@ -93,7 +93,7 @@ class ContextState(SavedState):
         return cls.load_with_defaults(read), sorted(unread)
 
 
-def readable(state: Any) -> Mapping[str, Any] | None:
+def readable_state(state: Any) -> Mapping[str, Any] | None:
     """Return what can be read of a saved state that may be damaged, or another version's: as it is,
     or without evidence, which history tells again. None where not even the context can be told."""
     try:

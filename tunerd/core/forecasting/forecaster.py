@@ -265,7 +265,7 @@ class SignalForecaster:
         gaps = np.isnan(fresh)
         if self.spacing > 1 or gaps.any():
             self.spacing = self.series.spacing(end)
-        period = (self._seasons() or (0,))[0]
+        period = (self._seasons() or (0,))[0] if gaps.any() else 0
         for slot, gap in enumerate(gaps.tolist() if gaps.any() else (), first):
             i = slot - first
             if not gap:

@@ -229,8 +229,6 @@ def _reads(read: object, text: str) -> bool:
 
 # ── commas and points ────────────────────────────────────────────────────────────────────────
 
-_ONE_GROUP = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
-
 
 def _marks(notation: NumberNotation, texts: Sequence[str]) -> str | None:
     """What a column says about commas: "comma" and "point" are decimal signs for certain,

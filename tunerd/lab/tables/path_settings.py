@@ -10,6 +10,8 @@ from tunerd.lab.tables.vocabulary import word_set
 
 __all__ = ["path_settings"]
 
+FEWEST_PATHS = 4
+"""Of so many paths one may be odd."""
 _PART = re.compile(r"[^_\-,;+ /\\]+(?:(?<=\de)-\d+)?")
 _KEYED = re.compile(r"([A-Za-z][\w.]*)=(.+)")
 _GLUED = re.compile(r"([A-Za-z]+)(\d+(?:\.\d+)?(?:e-?\d+)?[kKmMgG]?)")
@@ -43,16 +45,12 @@ def path_settings(paths: Sequence[PurePath]) -> list[Mapping[str, Scalar] | None
     ]
 
 
-MOST_OF = 4
-"""Paths of which one may be odd."""
-
-
 def _odd(read: Sequence[Mapping[str, Scalar]]) -> int | None:
     """The only path without a setting that all others have."""
     held = Counter(name for settings in read for name in settings if not name.startswith("name_"))
     nearly = {name for name, many in held.items() if many == len(read) - 1}
     without = [place for place, settings in enumerate(read) if nearly - settings.keys()]
-    return without[0] if len(without) == 1 and len(read) >= MOST_OF else None
+    return without[0] if len(without) == 1 and len(read) >= FEWEST_PATHS else None
 
 
 def _read(path: PurePath, keys: Set[str] | None = None) -> dict[str, Scalar]:
