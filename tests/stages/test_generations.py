@@ -149,7 +149,7 @@ def test_who_serves_has_to_be_beaten_in_a_test_whatever_it_is_called_now(
     assert str(incumbent.config.get("ex", incumbent.config.get("x"))) == "1"
     (row,) = tuning.store.context_states("toy")
     own = row.state["introduction"]
-    assert (own["established"], own["leads"]["ahead"]) == (True, state["leads"]["ahead"])
+    assert (own["established"], own["uplift"]["ahead"]) == (True, state["uplift"]["ahead"])
     known = row.state["evidence"]["trials"]
     assert set(own["duels"]) <= known.keys()
     assert len(own["duels"]) == len(state["duels"]) == 1
@@ -188,7 +188,7 @@ def test_a_lead_over_what_is_no_more_begins_at_zero(tuning: Tuning) -> None:
     ran(tuning, 5, 2, 3)
     tuning.run(tune)
     (row,) = tuning.store.context_states("toy")
-    assert row.state["introduction"]["leads"]["ahead"] > 0.5
+    assert row.state["introduction"]["uplift"]["ahead"] > 0.5
     publish(tuning, NARROWED)
     tuning.run(tune)
     (row,) = tuning.store.context_states("toy")
@@ -197,7 +197,7 @@ def test_a_lead_over_what_is_no_more_begins_at_zero(tuning: Tuning) -> None:
         "y": "a",
         "z": False,
     }
-    assert row.state["introduction"]["leads"]["ahead"] == 0.0
+    assert row.state["introduction"]["uplift"]["ahead"] == 0.0
 
 
 def campaign(tuning: Tuning, n: int = 8) -> None:
