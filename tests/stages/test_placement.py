@@ -17,6 +17,7 @@ from tunerd.stages.placement import (
     LOOK_EVERY_S,
     MOVES,
     OVERDUE_S,
+    ClusterLoads,
     PlacementPlan,
     StudyPlacement,
     plan_placement,
@@ -36,9 +37,12 @@ class World:
         self.moved = 0
 
     def plans(self) -> dict[str, PlacementPlan]:
+        cluster = ClusterLoads.of(self.tuners, self.loads, self.holders)
+        return {tuner: plan_placement(tuner, cluster, self.held_by(tuner)) for tuner in self.tuners}
+
+    def held_by(self, tuner: str) -> dict[str, float]:
         return {
-            tuner: plan_placement(tuner, self.tuners, self.loads, self.holders, self.loads)
-            for tuner in self.tuners
+            study: self.loads[study] for study, holder in self.holders.items() if holder == tuner
         }
 
     def round(self) -> bool:
@@ -62,7 +66,7 @@ class World:
         return rounds
 
     def load(self, tuner: str) -> float:
-        return sum(self.loads[study] for study, holder in self.holders.items() if holder == tuner)
+        return sum(self.held_by(tuner).values())
 
     @property
     def spread(self) -> float:

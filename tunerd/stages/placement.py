@@ -10,10 +10,18 @@ goes to one owner, whatever two of them planned.
 import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from tunerd.store import InstanceRow, Lease, Store, leased_study, study_lease
 
-__all__ = ["LEASE_S", "PAUSE_S", "PlacementPlan", "StudyPlacement", "plan_placement"]
+__all__ = [
+    "LEASE_S",
+    "PAUSE_S",
+    "ClusterLoads",
+    "PlacementPlan",
+    "StudyPlacement",
+    "plan_placement",
+]
 
 LEASE_S = 8.0
 """How long a lease holds without being renewed. After a crash the others wait for this long. It is
@@ -50,49 +58,56 @@ class PlacementPlan:
     give: Sequence[str]
 
 
-def plan_placement(
-    me: str,
-    tuners: Collection[str],
-    loads: Mapping[str, float],
-    holders: Mapping[str, str | None],
-    movable: Collection[str],
-) -> PlacementPlan:
+@dataclass(frozen=True, slots=True)
+class ClusterLoads:
+    """What tuning costs where; loads are positive, in any unit."""
+
+    of_tuner: Mapping[str, float]
+    """Of each instance that looks for studies now: the sum of those that it holds."""
+    free: Mapping[str, float]
+    """Of the studies that nobody holds."""
+
+    @classmethod
+    def of(
+        cls,
+        tuners: Collection[str],
+        loads: Mapping[str, float],
+        holders: Mapping[str, str | None],
+    ) -> Self:
+        """Add up the ``loads`` of all studies by who holds them, None where nobody does. Instances
+        that are no ``tuners`` keep what they hold."""
+        of_tuner = dict.fromkeys(tuners, 0.0)
+        for study, holder in holders.items():
+            if holder in of_tuner:
+                of_tuner[holder] += loads[study]
+        free = {study: loads[study] for study, holder in holders.items() if holder is None}
+        return cls(of_tuner, free)
+
+
+def plan_placement(me: str, cluster: ClusterLoads, movable: Mapping[str, float]) -> PlacementPlan:
     """Plan which studies an instance takes and gives up.
 
     Args:
-        me: one of the ``tuners``.
-        tuners: instances that look for studies now. Others keep what they hold.
-        loads: of all studies, positive, in any unit.
-        holders: who holds each study; None where nobody does.
-        movable: studies that may be given up now.
+        me: one of the cluster's tuners.
+        cluster: as ``me`` sees it.
+        movable: loads of the studies of ``me`` that may be given up now.
     """
-    of_tuner = dict.fromkeys(tuners, 0.0)
-    for study, holder in holders.items():
-        if holder in of_tuner:
-            of_tuner[holder] += loads[study]
-    free = sorted(
-        (study for study, holder in holders.items() if holder is None),
-        key=lambda study: (-loads[study], study),
-    )
-    heap = [(load, tuner) for tuner, load in of_tuner.items()]
+    heap = [(load, tuner) for tuner, load in cluster.of_tuner.items()]
     heapq.heapify(heap)
     take = []
-    for study in free:
-        load, tuner = heap[0]
-        heapq.heapreplace(heap, (load + loads[study], tuner))
+    for study, load in _largest_first(cluster.free):
+        held, tuner = heap[0]
+        heapq.heapreplace(heap, (held + load, tuner))
         if tuner == me:
             take.append(study)
-    of_tuner = {tuner: load for load, tuner in heap}
-    return PlacementPlan(take, _to_give(me, of_tuner, loads, holders, movable))
+    return PlacementPlan(take, _to_give(me, {tuner: load for load, tuner in heap}, movable))
 
 
-def _to_give(
-    me: str,
-    of_tuner: Mapping[str, float],
-    loads: Mapping[str, float],
-    holders: Mapping[str, str | None],
-    movable: Collection[str],
-) -> list[str]:
+def _largest_first(loads: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(loads.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _to_give(me: str, of_tuner: Mapping[str, float], movable: Mapping[str, float]) -> list[str]:
     """The one with the most load gives to the one with the least, the second to the second, …: so
     many can move at once, and no two give to the same."""
     ranked = sorted(of_tuner, key=lambda tuner: (-of_tuner[tuner], tuner))
@@ -103,12 +118,11 @@ def _to_give(
     if excess <= TOLERANCE * sum(of_tuner.values()) / len(ranked):
         return []
     give: list[str] = []
-    mine = [study for study in movable if holders.get(study) == me]
-    for study in sorted(mine, key=lambda study: (-loads[study], study)):
+    for study, load in _largest_first(movable):
         # A move takes this much off here and adds it there: it must not turn the two around.
-        if 2 * loads[study] <= excess and len(give) < MOVES:
+        if 2 * load <= excess and len(give) < MOVES:
             give.append(study)
-            excess -= 2 * loads[study]
+            excess -= 2 * load
     return give
 
 
@@ -147,8 +161,12 @@ class StudyPlacement:
         holders = {study: _holder(known.get(study)) for study in studies}
         loads = {study: _load(known.get(study)) for study in studies}
         self._hold({study for study, holder in holders.items() if holder == self.owner})
-        settled = {study for study, at in self._held_since.items() if self.clock() - at > SETTLED_S}
-        plan = plan_placement(self.owner, tuners, loads, holders, settled)
+        settled = {
+            study: loads[study]
+            for study, at in self._held_since.items()
+            if self.clock() - at > SETTLED_S
+        }
+        plan = plan_placement(self.owner, ClusterLoads.of(tuners, loads, holders), settled)
         overdue = (study for study, lease in known.items() if lease.free_s > OVERDUE_S)
         free = dict.fromkeys([*plan.take, *sorted(holders.keys() & overdue)])
         for study in [study for study in free if not self._has_just_given(study)]:
