@@ -6,7 +6,6 @@ other exception is a fault of ours and ends the process with status 1: what is c
 committed, and a fresh start goes on from there.
 """
 
-import gc
 import os
 import signal
 import sys
@@ -83,9 +82,6 @@ BESIDE_AGAIN_S = 300.0
 """How long a stage that no job waits for waits after it failed."""
 TOPICS_S = 5.0
 """How often it is seen whether the topics are as they should be."""
-COLLECT_AFTER = 10_000
-"""Objects between two runs of the garbage collector. A batch of events makes some thousands that
-all live until it is committed; at Python's 700 the collector took a sixth of ingest's time."""
 
 
 def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
@@ -137,7 +133,6 @@ class _Daemon:
 
     def run(self) -> int:
         settings, started = self.settings, time.monotonic()
-        gc.set_threshold(COLLECT_AFTER)
         self.health = HealthMonitor(
             [name for name in STAGES if name in self.stages],
             settings.http.stalled_after_s,

@@ -1,5 +1,10 @@
 """The fences around LightGBM: what would abort the process raises instead."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -55,6 +60,7 @@ def test_one_binning_serves_several_labels() -> None:
     assert np.corrcoef(second.predict(X), LABEL)[0, 1] < -0.95
 
 
+@pytest.mark.slow
 def test_many_rows_are_predicted_as_each_alone() -> None:
     forest = BoosterEnsemble([grown(0), grown(1)])
     many = RNG.normal(size=(2_500, 2))
@@ -121,3 +127,24 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     BoosterEnsemble.load(BoosterEnsemble([grown()]).dump()).predict(X)
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
+
+
+@pytest.mark.slow
+def test_what_lightgbm_can_do_without_is_imported_by_who_needs_it(tmp_path: Path) -> None:
+    """Where they are installed, they take a second of each process that grows trees."""
+    libraries = ("sklearn", "pandas", "joblib")
+    for name in libraries:
+        (tmp_path / f"{name}.py").write_text(f"print('{name}')\n__version__ = '9'\n")
+    program = (
+        "from tunerd.core.estimators.trees import lightgbm\nlightgbm()\nprint('grown')\n"
+        f"import {', '.join(libraries)}\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["grown", *libraries]

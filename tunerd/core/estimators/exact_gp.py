@@ -16,7 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.optimize import minimize
 
 from tunerd.core.arrays import BoolArray, FloatArray
 from tunerd.core.estimators.matern import matern, sloped, squares
@@ -65,6 +64,8 @@ class Kernel:
     def fitted(self, Z: FloatArray, y: FloatArray, weight: FloatArray) -> "Kernel":
         """Return the kernel of highest posterior for ``Z`` (n, D), ``y`` (n,) of unit spread and
         ``weight`` (n,): noise is e^noise / weight."""
+        from scipy.optimize import minimize  # a fifth of a second, for those who fit one
+
         fitted_theta = minimize(
             lambda theta: posterior(self.at(theta), Z, y, weight),
             self.theta,

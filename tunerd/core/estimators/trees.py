@@ -7,9 +7,10 @@ hundred rows. ``OMP_WAIT_POLICY=passive`` must be set by whoever starts the proc
 """
 
 import ctypes
+import sys
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -52,6 +53,10 @@ BINNING = {
 of ``min_data_in_leaf`` rows, by its default of 20 and not by what a booster is grown with later:
 with fewer than 40 rows no column at all is left, and with any number none that is rarely varied."""
 
+UNUSED = ("sklearn", "pandas", "joblib")
+"""What LightGBM imports wherever it is installed, for interfaces that nothing here uses: more than
+a second of a processor and 100 MB in each process that grows trees."""
+
 DEALS = 50
 """Seeds that a random forest is tried with at most. Of few rows its first tree may be dealt
 none at all, and then LightGBM says NaN of everything (its pull request 7404): of two rows with one
@@ -80,10 +85,24 @@ def lightgbm() -> ModuleType:
         OSError: there is no OpenMP runtime.
     """
     _lend_openmp()
-    import lightgbm as library
+    with _hidden(UNUSED):
+        import lightgbm as library
 
     library.register_logger(_SilentLogger())
     return library
+
+
+@contextmanager
+def _hidden(names: Sequence[str]) -> Iterator[None]:
+    """Who tries to import these libraries meanwhile finds none, unless they are there already."""
+    hidden = [name for name in names if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 @dataclass(frozen=True, slots=True)
