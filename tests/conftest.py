@@ -8,6 +8,7 @@ nobody can miss; in CI (``CI=true``) they fail. ``TUNERD_TEST_KAFKA`` (host:port
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Generator, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import settings
 
 from tests import quick
 from tests.needs import MISSING, without
+from tests.once import OncePerRun
 from tests.servers import MissingServerError
 from tests.servers.kafka import KafkaServer
 from tests.servers.postgres import Databases, PostgresServer
@@ -27,8 +29,9 @@ settings.load_profile("tunerd")
 
 
 # Where nothing keeps byte code, each process that a test starts compiles tunerd anew: a fifth of
-# what starting it costs.
+# what starting it costs. And pytest rewrites the assertions of all tests anew: 15 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 TESTS = Path(__file__).parent
 
@@ -108,6 +111,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for what, reason in MISSING.items():
         terminalreporter.section(f"NOT TESTED: everything that needs {what}", red=True)
         terminalreporter.line(f"Its tests were skipped: {reason}.", red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def once_per_run(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> OncePerRun:
+    """Makes what all workers share."""
+    base = tmp_path_factory.getbasetemp()
+    return OncePerRun((base if worker_id == "master" else base.parent) / "shared")
 
 
 @pytest.fixture(scope="session")

@@ -134,6 +134,7 @@ class TestChoosing:
             assert choice.kind == ("exploit" if expected else "incumbent")
             assert choice.config == {"tp": expected or 4}
 
+    @pytest.mark.slow
     @settings(max_examples=30)
     @given(st.lists(st.integers(0, 10), min_size=1, max_size=5), st.integers(0, 10))
     def test_jobs_are_distributed_by_the_shares(self, weights: list[int], rest: int) -> None:
@@ -562,6 +563,7 @@ class TestContextKey:
     def test_vectors(self, vector: dict[str, Any]) -> None:
         assert context_key(vector["study"], vector["features"], vector["context"]) == vector["key"]
 
+    @pytest.mark.slow
     @given(st.dictionaries(st.sampled_from("abcd"), st.tuples(st.sampled_from(KINDS), VALUES)))
     def test_it_agrees_with_the_core(self, features: dict[str, tuple[ValueType, Any]]) -> None:
         kinds = {name: kind for name, (kind, _) in features.items()}
@@ -633,6 +635,7 @@ class TestFile:
         assert recommendations.save(path) == len({one["context_key"] for one in messages})
         return RecommendationFile(path)
 
+    @pytest.mark.slow
     @given(
         names=st.sets(st.text(min_size=1, max_size=12), min_size=1, max_size=30),
         others=st.lists(st.text(min_size=1, max_size=12), max_size=5),

@@ -319,6 +319,7 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     assert (DOCS / "settings.md").read_text() == settings_page()
 
 
+@pytest.mark.slow
 @given(
     key=st.sampled_from([key for key, _ in leaves()]),
     value=st.one_of(

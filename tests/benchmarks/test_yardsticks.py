@@ -18,6 +18,7 @@ from benchmarks.yardsticks.plan import CHECKS, cells, describe, table_names
 from benchmarks.yardsticks.results import is_answered, read_results
 from benchmarks.yardsticks.summary import summary
 from tests.benchmarks.made_up import NAME, write_table
+from tests.once import OncePerRun
 
 FEW = ("boosted_trees", "lightgbm_log", "mean_share", "tunerd", "random", "lightgbm_greedy")
 """Who is quick, and needs no extra."""
@@ -29,11 +30,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def done(data: Path, once_per_run: OncePerRun) -> Path:
     """A folder of results, by few."""
-    out = tmp_path_factory.mktemp("out")
-    assert run(data, out, "--check", "--who", *FEW, *CHECKS) == 0
-    return out
+
+    def make(out: Path) -> None:
+        assert run(data, out, "--check", "--who", *FEW, *CHECKS) == 0
+
+    return once_per_run("yardsticks", make)
 
 
 def run(data: Path, out: Path, *options: str) -> int:

@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Dialog, Page
 
-from tests.browser.test_report import CONTRAST, OUTSIDE, OVERLAP, SMALL
+from tests.browser.test_report import CONTRAST, OUTSIDE, OVERLAP, SCREENS, SMALL, looks
 from tests.integration.daemons import Daemon, events
 from tests.ui.conftest import Site, serving
 from tests.ui.world import World
@@ -37,7 +37,6 @@ PLACES = {
     "quiet": "/studies/quiet",
     "no such study": "/studies/nope",
 }
-SCREENS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 
 
 class Opened:
@@ -77,7 +76,7 @@ class Opened:
         assert list(elsewhere) == []
 
 
-@pytest.fixture(params=SCREENS, ids=str)
+@pytest.fixture(params=SCREENS[:2], ids=str)
 def window(browser: Browser, request: pytest.FixtureRequest, site: Site) -> Iterator[Opened]:
     width, scheme = request.param
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -121,7 +120,7 @@ def keep_a_picture(page: Page, name: str) -> None:
         page.screenshot(path=Path(folder) / file, full_page=True)
 
 
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize(("window", "name"), looks(PLACES), indirect=["window"], ids=str)
 def test_every_page_is_readable_and_accessible(window: Opened, name: str) -> None:
     window.whole(PLACES[name])
     accessible(window.page)
@@ -138,6 +137,7 @@ def test_an_explanation(window: Opened) -> None:
     window.quiet()
 
 
+@pytest.mark.parametrize("window", SCREENS[2:], indirect=True, ids=str)
 def test_an_empty_store(window: Opened, empty_site: Site) -> None:
     window.site = empty_site
     window.go("/")
@@ -147,7 +147,7 @@ def test_an_empty_store(window: Opened, empty_site: Site) -> None:
     window.quiet()
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize(("window", "number"), looks(range(6)), indirect=["window"], ids=str)
 def test_hostile_names_are_shown_and_do_nothing(
     window: Opened, hostile_site: Site, number: int
 ) -> None:

@@ -47,6 +47,7 @@ def test_for_a_program(tunerd: Tunerd, learned: Learning) -> None:
     assert told["sequence"] == json.loads(latest.value)["made_from"]["sequence"]
 
 
+@pytest.mark.slow
 def test_what_a_build_kept_otherwise_is_not_read(tunerd: Tunerd, learned: Learning) -> None:
     kept = learned.store.derivation(learned.tuning.row(8).recommendation_id)
     assert kept is not None
@@ -60,6 +61,7 @@ def test_what_a_build_kept_otherwise_is_not_read(tunerd: Tunerd, learned: Learni
     assert "does not read what was kept then: it wants 'states'" in " ".join(said.out.split())
 
 
+@pytest.mark.slow
 def test_what_stands_in_the_store_is_compared_too(tunerd: Tunerd, learned: Learning) -> None:
     row = learned.tuning.row(8)
     with learned.store.transaction() as tx:

@@ -41,6 +41,7 @@ def test_what_matters_overall(tunerd: Tunerd, learned: Learning) -> None:
     assert "shuffled among the jobs of a context" in permuted.out
 
 
+@pytest.mark.slow
 def test_for_a_program(tunerd: Tunerd, learned: Learning) -> None:
     command = ("explain", "toy", "--settings", learned.file, "--json", "--jobs", "20")
     told = tunerd(*command).json

@@ -51,6 +51,7 @@ def sends(installation: Installation, tunerd: Tunerd) -> Callable[..., Said]:
     return command
 
 
+@pytest.mark.slow
 def test_own_events_of_jobs_that_all_failed_are_sent(
     installation: Installation, sends: Tunerd
 ) -> None:

@@ -79,6 +79,7 @@ class TestInstances:
 
 
 class TestLeasesOfAnOwner:
+    @pytest.mark.slow
     def test_those_of_studies_are_renewed_together(self, store: Store) -> None:
         store.take_lease("study/x", "a/1", 1)
         store.take_lease("study/y", "b/1", 1)

@@ -42,6 +42,7 @@ class TestSignals:
         assert store.signal_mean("a", NOW - 3 * MINUTE, NOW - 2 * MINUTE) is None
         assert store.signal_mean("b", NOW - 5 * MINUTE, NOW) is None
 
+    @pytest.mark.slow
     def test_only_so_many_signals_are_kept(self, store: Store) -> None:
         names = [(f"s{n}", 1, 0.0) for n in range(MOST_SIGNALS)]
         assert add(store, *names) == (MOST_SIGNALS, 0, ())

@@ -37,6 +37,7 @@ RENAMED = (
 )
 
 
+@pytest.mark.slow
 def test_a_renamed_parameter_keeps_everything_known_of_its_configurations() -> None:
     before, after = learned(parse_study(TEXT)), learned(changed(*RENAMED))
     assert sorted(known(after).values()) == sorted(known(before).values())
@@ -52,6 +53,7 @@ def test_a_renamed_parameter_keeps_everything_known_of_its_configurations() -> N
     np.testing.assert_array_equal(X[0], X[2])
 
 
+@pytest.mark.slow
 def test_a_renamed_context_feature_changes_the_key_and_nothing_else() -> None:
     before = learned(parse_study(TEXT))
     after = learned(
@@ -67,6 +69,7 @@ def test_a_renamed_context_feature_changes_the_key_and_nothing_else() -> None:
     assert sorted(known(after, "toy|gpus=8").values()) == sorted(known(before).values())
 
 
+@pytest.mark.slow
 def test_an_added_parameter_has_in_old_jobs_what_the_study_says() -> None:
     plain = changed(("z = { type", 'w = { type = "int", values = [1, 2] }\nz = { type'))
     said = changed(("z = { type", 'w = { type = "int", values = [1, 2], absent = 1 }\nz = { type'))
@@ -108,6 +111,7 @@ def test_a_context_feature_that_no_job_has_yet(kind: str) -> None:
     assert after.advise("toy|m=~|n=8", None).incumbent is not None
 
 
+@pytest.mark.slow
 def test_a_removed_parameter_and_widened_values() -> None:
     before = learned(parse_study(TEXT))
     removed = learned(changed(('z = { type = "bool" }\n', ""), (", z = false }", " }")))

@@ -7,7 +7,16 @@ import pytest
 from msgspec import structs
 
 from tests.core.model.test_training import restored
-from tests.core.tuning import Inline, changed, job, random_jobs, steps, study, true_speed
+from tests.core.tuning import (
+    Inline,
+    changed,
+    job,
+    learned_tuner,
+    random_jobs,
+    steps,
+    study,
+    true_speed,
+)
 from tunerd.core.evidence.config_stats import ConfigStats
 from tunerd.core.observation import Observation, Status, Value, corrected, effective
 from tunerd.core.tuner import Tuner
@@ -40,10 +49,7 @@ def jobs(
 
 
 def learned(observations: Sequence[Observation], size: int = 4) -> Tuner:
-    tuner = Tuner(study(), Inline())
-    for step in steps(observations, size):
-        tuner.learn(step)
-    return tuner
+    return learned_tuner(observations, size)
 
 
 def trial(tuner: Tuner, config: dict[str, Value] = CONFIG) -> ConfigStats | None:
@@ -53,8 +59,9 @@ def trial(tuner: Tuner, config: dict[str, Value] = CONFIG) -> ConfigStats | None
     return next((one for one in trials if one.config == config), None)
 
 
-@pytest.mark.parametrize("size", [1, 4, 80])
-@pytest.mark.parametrize("factor", [1.0, 1.004, 1.3, 0.5])
+@pytest.mark.parametrize(
+    ("factor", "size"), [(1.0, 1), (1.0, 80), (1.004, 4), (1.3, 1), (1.3, 4), (0.5, 80)]
+)
 def test_it_counts_once_with_the_speed_of_its_end(factor: float, size: int) -> None:
     found = jobs(speed=SPEED * factor)
     whole = jobs(speed=SPEED * factor, ran=SPEED * factor)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.core.model.test_training import restored
-from tests.core.tuning import Inline, changed, job, random_jobs, steps, study
+from tests.core.tuning import Inline, changed, job, learned_tuner, random_jobs, steps, study
 from tunerd.core.observation import Observation, Value
 from tunerd.core.outliers import HeldScore, OutlierFilter, ReportedScore, is_mark
 from tunerd.core.tuner import Tuner
@@ -166,10 +166,7 @@ def slipped(place: int, factor: float, count: int = 120) -> list[Observation]:
 
 
 def learned(jobs: list[Observation], size: int) -> Tuner:
-    tuner = Tuner(study(), Inline())
-    for step in steps(jobs, size):
-        tuner.learn(step)
-    return tuner
+    return learned_tuner(jobs, size)
 
 
 @pytest.mark.slow
@@ -240,6 +237,7 @@ def test_two_jobs_of_a_configuration_are_believed_and_the_low_end_is_that_of_the
             assert one.gain.low <= low + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "scale"), [(500.0, "log"), (0.1, "linear"), (1e6, "log"), (0.0, "linear")]
 )

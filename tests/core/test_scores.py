@@ -23,6 +23,7 @@ Pairs = list[tuple[int, int]]
 pairs = st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=2, max_size=60)
 
 
+@pytest.mark.slow
 @given(pairs)
 def test_rank_correlations_agree_with_scipy_ties_included(values: Pairs) -> None:
     predicted, actual = np.array(values, dtype=np.float64).T

@@ -382,6 +382,7 @@ def test_a_start_fills_the_space() -> None:
     assert free.max() - free.min() <= 2
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_configurations() -> None:
     for name in ("few", "tied"):
         one, other = (SearchSpace(study_of(*WIDE[name]), {"n": 512}) for _ in range(2))

@@ -10,7 +10,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.core.tuning import START, TEXT, Inline, job, random_jobs, steps, study, true_speed
+from tests.core.tuning import (
+    START,
+    TEXT,
+    Inline,
+    job,
+    learned_tuner,
+    random_jobs,
+    steps,
+    study,
+    true_speed,
+)
 from tunerd.core.conformal import HALF
 from tunerd.core.decisions.advisor import START_RAN
 from tunerd.core.decisions.campaign import Campaign
@@ -31,10 +41,7 @@ pytestmark = pytest.mark.slow
 def learned(
     observations: list[Observation], size: int = 10, of_study: Study | None = None
 ) -> Tuner:
-    tuner = Tuner(of_study or study(), Inline())
-    for step in steps(observations, size):
-        tuner.learn(step)
-    return tuner
+    return learned_tuner(observations, size, of_study)
 
 
 def test_it_starts_at_random_and_learns_what_is_fast() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.tuning import Inline, changed, job, random_jobs, steps, study
+from tests.core.tuning import changed, job, learned_tuner, random_jobs, steps, study
 from tunerd.core.drift.alarms import DriftUpdate
 from tunerd.core.observation import Observation, Value
 from tunerd.core.study import Study
@@ -14,10 +14,7 @@ GOOD: dict[str, Value] = {"x": 6, "y": "c", "z": True}
 
 
 def learned(jobs: list[Observation], size: int = 5, of_study: Study | None = None) -> Tuner:
-    tuner = Tuner(of_study or study(), Inline())
-    for step in steps(jobs, size):
-        tuner.learn(step)
-    return tuner
+    return learned_tuner(jobs, size, of_study)
 
 
 def without(

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tunerd.core.observation import Observation, Status, Value
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
+from tunerd.core.tuner import Tuner
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -147,3 +150,19 @@ def _random_jobs(
 def steps(observations: Sequence[Observation], size: int = 10) -> list[list[Observation]]:
     """Jobs in the steps that they come in."""
     return [list(observations[i : i + size]) for i in range(0, len(observations), size)]
+
+
+_LEARNED: dict[tuple[str, int, bytes], Tuner] = {}
+
+
+def learned_tuner(jobs: Sequence[Observation], size: int, of_study: Study | None = None) -> Tuner:
+    """A tuner that learned these jobs in steps of this size. The first test that asks for it waits
+    while it learns, those after it get a copy: that takes a twentieth of the time."""
+    of_study = of_study or study()
+    key = (repr(of_study), size, msgspec.json.encode(jobs))
+    if key not in _LEARNED:
+        tuner = Tuner(of_study, Inline())
+        for step in steps(jobs, size):
+            tuner.learn(step)
+        _LEARNED[key] = tuner
+    return deepcopy(_LEARNED[key])

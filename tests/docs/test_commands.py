@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import OncePerRun
 from tests.servers import free_ports, wait_until
 from tunerd.cli import COMMANDS
 from tunerd.cli import run as run_tunerd
@@ -66,11 +67,16 @@ def blocks(page: str) -> list[Block]:
 
 def installation(folder: Path) -> None:
     """Settings and the study that comes with tunerd."""
-    (port,) = free_ports(1)
     folder.mkdir(exist_ok=True)
-    (folder / "tunerd.toml").write_text(f"[http]\nport = {port}\n")
+    settle(folder)
     (folder / "studies").mkdir()
     shutil.copy(ROOT / "tunerd/lab/simulation/studies" / f"{STUDY}.toml", folder / "studies")
+
+
+def settle(folder: Path) -> None:
+    """Settings, with a port that nobody else has."""
+    (port,) = free_ports(1)
+    (folder / "tunerd.toml").write_text(f"[http]\nport = {port}\n")
 
 
 def shell(
@@ -106,9 +112,12 @@ def stop(folder: Path, pid: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def learned(once_per_run: OncePerRun) -> Path:
     """An installation that has learned, and a table of old jobs beside it."""
-    folder = tmp_path_factory.mktemp("documentation")
+    return once_per_run("documentation", _learn)
+
+
+def _learn(folder: Path) -> None:
     installation(folder)
     pid = start(folder)
     stream = "tunerd-data/stream"
@@ -128,7 +137,6 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
         wait_until(done, PATIENCE_S, "the jobs are learned")
     stop(folder, pid)
     _write_table(folder)
-    return folder
 
 
 def _write_table(folder: Path) -> None:
@@ -161,6 +169,7 @@ def test_what_a_page_shows_works(page: str, learned: Path, tmp_path: Path) -> No
     folder = tmp_path / "here"
     shutil.copytree(learned, folder)
     (folder / "daemon.log").unlink()
+    settle(folder)
     for table in re.findall(r"[\w./-]+\.csv\b", (ROOT / page).read_text()):
         if not (folder / table).exists() and not table.startswith("/"):
             (folder / table).parent.mkdir(parents=True, exist_ok=True)

@@ -76,6 +76,7 @@ HALVES = st.lists(st.one_of(STARTED, REPORTED, COMPLETED), min_size=1, max_size=
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(HALVES, st.data())
 def test_neither_order_nor_repeats_matter(halves: list[JobHalf], data: st.DataObject) -> None:
@@ -95,6 +96,7 @@ def test_neither_order_nor_repeats_matter(halves: list[JobHalf], data: st.DataOb
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(HALVES, st.data())
 def test_a_half_joins_alike_after_the_others_were_kept(

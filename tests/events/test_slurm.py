@@ -180,6 +180,7 @@ def test_no_list_of_hosts_takes_long(nodes: str) -> None:
 SIMPLE = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from([*ENDED, "array_job_id", "restart_cnt"]), SIMPLE))
 def test_whatever_a_record_holds_it_is_a_half_or_has_a_reason(changes: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.core.tuning import START, TEXT, random_jobs
+from tests.empty_store import empty_store
 from tests.servers import free_ports, wait_until
 from tunerd.metrics import MetricDefinition
 from tunerd.store import Store, StudyRow, open_store
@@ -73,7 +74,11 @@ class Daemon:
         self.until(lambda: len(self.lines("started")) > lines, "the daemon starts")
 
     def spawn(self) -> "subprocess.Popen[bytes]":
-        """Start it."""
+        """Start it. Its store is there as a rule: each first start would bring one up to the
+        schema, which takes longer than the start. ``tests/docs`` starts in an empty folder."""
+        elsewhere = any(name.startswith("TUNERD_STORE") for name in self.environ)
+        if not elsewhere and "[store]" not in self.file.read_text():
+            empty_store(self.folder / "data/tunerd.sqlite")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tunerd", "run", "--settings", str(self.file)],

@@ -278,40 +278,35 @@ def test_the_command_reload_is_answered(shared: Daemon, capsys: pytest.CaptureFi
 
 
 def test_a_killed_tuner_process_is_replaced_and_the_parent_goes_on(shared: Daemon) -> None:
+    """The new one goes by its parent's settings, whatever is in the file meanwhile."""
     assert shared.process is not None
-    count = shared.study().last_sequence
-    for turn in range(2):
-        shared.until(lambda: shared.tuner_pid is not None, "a tuner process")
-        pid = shared.tuner_pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        shared.send(events(10, first=1000 + 10 * turn))
-        shared.learned(count + 10 * (turn + 1))
-        assert shared.tuner_pid not in (None, pid)
+    count, read = shared.study().last_sequence, shared.file.read_text()
+    try:
+        for turn in range(2):
+            shared.until(lambda: shared.tuner_pid is not None, "a tuner process")
+            pid = shared.tuner_pid
+            assert pid is not None
+            shared.file.write_text(read.replace("tunerd.recommendations", "elsewhere"))
+            os.kill(pid, signal.SIGKILL)
+            shared.send(events(10, first=1000 + 10 * turn))
+            shared.learned(count + 10 * (turn + 1))
+            assert shared.tuner_pid not in (None, pid)
+    finally:
+        shared.file.write_text(read)
+    assert not shared.lines("message let go: the stream can never take it")
+    assert shared.recommended()
     assert shared.lines("tuner process replaced")[-1]["cause"] == "it was killed by signal 9"
     assert shared.process.poll() is None
     shared.until(lambda: shared.get("/readyz")[0] == 200, "it is ready")
 
 
-def test_a_tuner_process_goes_by_its_parents_settings_whatever_is_in_the_file(make: Make) -> None:
-    daemon = make()
-    daemon.start()
-    daemon.until(lambda: daemon.tuner_pid is not None, "a tuner process")
-    assert daemon.tuner_pid is not None
-    read = daemon.file.read_text()
-    daemon.file.write_text(read.replace("tunerd.recommendations", "elsewhere"))
-    os.kill(daemon.tuner_pid, signal.SIGKILL)
-    daemon.send(events(10))
-    daemon.learned(10)
-    assert not daemon.lines("message let go: the stream can never take it")
-    assert daemon.recommended()
-
-
 def test_a_topic_may_get_another_name_while_messages_wait_for_it(make: Make) -> None:
-    daemon = make()
+    daemon = make(environ={"TUNERD_HTTP__PAGES": "false"})
     daemon.start()
     daemon.send(events(10))
     daemon.learned(10)
+    assert status_of(f"http://127.0.0.1:{daemon.port}/metrics") == 200
+    assert status_of(f"http://127.0.0.1:{daemon.port}/") == 404, "pages are off"
     (daemon.folder / "data/stream/tunerd.rejected.jsonl").unlink()
     (daemon.folder / "data/stream/tunerd.rejected.jsonl").mkdir()
     daemon.send([b"rubbish"])
@@ -332,6 +327,19 @@ def test_a_topic_may_get_another_name_while_messages_wait_for_it(make: Make) -> 
 
     daemon.until(lambda: len(advised()) >= len(active), "advice is there too")
     assert advised() == active
+    a_fault_of_its_own_ends_it_with_1(daemon)
+
+
+def a_fault_of_its_own_ends_it_with_1(daemon: Daemon) -> None:
+    with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
+        # There is no such message: the stage that sends it has a fault, says so, and ends it all.
+        _enqueue(store, "nowhere", "", kind="nonsense")
+        store.commit()
+    assert daemon.process is not None
+    assert daemon.process.wait(30) == 1
+    (crash,) = daemon.lines("stage crashed")
+    assert crash["stage"] == "publish"
+    assert daemon.lines("stopped")
 
 
 def test_a_killed_parent_leaves_no_tuner_and_the_next_one_loses_nothing(make: Make) -> None:
@@ -346,20 +354,18 @@ def test_a_killed_parent_leaves_no_tuner_and_the_next_one_loses_nothing(make: Ma
     daemon.start()
     daemon.learned(30)
     assert daemon.study().last_sequence == 30
-
-
-def test_a_damaged_checkpoint_is_learned_anew_and_told(make: Make) -> None:
-    daemon = make()
-    daemon.start()
-    daemon.send(events(20))
-    daemon.learned(20)
     assert daemon.stop()[0] == 0
+    damaged_it_is_learned_anew_and_told(daemon)
+
+
+def damaged_it_is_learned_anew_and_told(daemon: Daemon) -> None:
+    """Its checkpoint, after 30 jobs."""
     with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
         store.execute("UPDATE checkpoints SET blob = zeroblob(length(blob))")
         store.commit()
     daemon.start()
-    daemon.send(events(5, first=21))
-    daemon.learned(25)
+    daemon.send(events(5, first=31))
+    daemon.learned(35)
     assert not daemon.lines("tuner process replaced")
     (line,) = daemon.lines("saved state damaged: learned anew from history")
     status, said = daemon.get("/readyz")
@@ -457,28 +463,13 @@ def test_what_the_machine_refuses_is_one_line_that_names_the_setting(make: Make)
     assert "frames" not in said
 
 
-def test_a_fault_of_its_own_ends_it_with_1(make: Make) -> None:
-    daemon = make()
-    daemon.start()
-    with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
-        # There is no such message: the stage that sends it has a fault, says so, and ends it all.
-        _enqueue(store, "nowhere", "", kind="nonsense")
-        store.commit()
-    assert daemon.process is not None
-    assert daemon.process.wait(30) == 1
-    (crash,) = daemon.lines("stage crashed")
-    assert crash["stage"] == "publish"
-    assert daemon.lines("stopped")
-
-
 @pytest.mark.parametrize(
     ("environ", "status"),
     [
         ({"TUNERD_HTTP__HOST": "0.0.0.0"}, 404),  # noqa: S104 - a setting
         ({"TUNERD_HTTP__HOST": "0.0.0.0", "TUNERD_HTTP__NAMES": "127.0.0.1"}, 200),  # noqa: S104
-        ({"TUNERD_HTTP__PAGES": "false"}, 404),
     ],
-    ids=["beyond", "beyond, by names", "off"],
+    ids=["beyond", "beyond, by names"],
 )
 def test_pages_are_served_beyond_loopback_only_where_that_is_said(
     make: Make, environ: dict[str, str], status: int

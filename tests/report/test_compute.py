@@ -136,6 +136,7 @@ def test_everybody_follows_and_most_try_something() -> None:
     assert report.headline.startswith("Nearly all jobs followed what was recommended, ran the best")
 
 
+@pytest.mark.slow
 def test_a_thousand_contexts_are_told_by_the_fifty_with_most_jobs() -> None:
     report = reported(material(live(300, contexts=3), recommendations=advised(1000)))
     assert len(report.contexts) == MOST_CONTEXTS == 50

@@ -101,12 +101,14 @@ def test_where_there_is_nothing_to_gain_nothing_is_claimed(options: dict[str, An
     assert abs(mean([one.found.gain.middle for one in seen])) < 0.008
 
 
+@pytest.mark.slow
 def test_a_predictor_that_exaggerates_is_taken_at_a_discount() -> None:
     seen = months(16, effect=0.05, signal=2.0, error=0.03, doubt=0.06)
     assert mean([one.found.discount.middle for one in seen]) < 0.85
     assert mean([one.found.gain.middle for one in seen]) < mean([one.truth for one in seen]) + 0.005
 
 
+@pytest.mark.slow
 def test_without_anybody_who_ran_it_the_predictor_is_believed_as_far_as_it_was_right() -> None:
     seen = months(12, jobs=200, configs=400, popular=200)
     assert not any(one.found.tested for one in seen)
@@ -218,6 +220,7 @@ def gains(rows: list[PrequentialRecord]) -> GainEstimate:
     return found
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_jobs_take_seconds() -> None:
     """Strata, cells and draws must not cost a job the others' time: 30 times as many jobs."""
     rows, _ = world(5, contexts=40).run(1000)

@@ -390,6 +390,7 @@ def test_studies_that_share_a_signal_have_horizons_and_scales_of_their_own(
     assert len(plans(store, "far")[0]["windows"]) >= 24
 
 
+@pytest.mark.slow
 def test_a_study_with_two_signals_is_planned_where_both_are_known(store: Store, time: Time) -> None:
     text = TEXT.replace(
         "[parameters]",

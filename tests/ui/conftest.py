@@ -1,4 +1,4 @@
-"""Stores that are built once per run, and pages over each."""
+"""Stores that are built once per run and copied in each worker, and pages over each."""
 
 import http.client
 import json
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.once import OncePerRun
 from tests.servers import wait_until
 from tests.ui.world import World, build_hostile, build_world, file_of
 from tunerd.ui.app import LOCAL, Pages
@@ -73,13 +74,15 @@ def serving(world: World, token: str | None = None) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return build_world(tmp_path_factory.mktemp("world") / "w")
+def world(once_per_run: OncePerRun, tmp_path_factory: pytest.TempPathFactory) -> World:
+    made = World(once_per_run("world", build_world))
+    return made.copy(tmp_path_factory.mktemp("world") / "w")
 
 
 @pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return build_hostile(tmp_path_factory.mktemp("hostile") / "w")
+def hostile(once_per_run: OncePerRun, tmp_path_factory: pytest.TempPathFactory) -> World:
+    made = World(once_per_run("hostile", build_hostile))
+    return made.copy(tmp_path_factory.mktemp("hostile") / "w")
 
 
 @pytest.fixture(scope="session")

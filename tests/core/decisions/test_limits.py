@@ -130,6 +130,7 @@ def test_steps_go_from_what_is_nearest_to_a_configuration_that_is_ruled_out() ->
     }
 
 
+@pytest.mark.slow
 def test_of_a_space_that_nobody_can_list_what_is_near_is_drawn() -> None:
     space = SearchSpace(parse_study(WIDE), {})
     limits = LimitOptions(2, {"reserved": 3})

@@ -1,9 +1,12 @@
 """Spaces of contexts that are kept."""
 
+import pytest
+
 from tests.core.tuning import study
 from tunerd.core.decisions.space_cache import SpaceCache
 
 
+@pytest.mark.slow
 def test_spaces_of_a_thousand_contexts_are_built_once() -> None:
     spaces = SpaceCache(study())
     contexts = {f"toy|n={n}": {"n": n} for n in range(1, 1001)}

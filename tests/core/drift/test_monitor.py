@@ -27,6 +27,7 @@ def test_quiet_jobs_are_left_in_peace() -> None:
     assert watched(list(jobs(6_000, seed=1))) == []
 
 
+@pytest.mark.slow
 def test_a_context_that_became_slower_is_named_with_the_job_since_when() -> None:
     def slower(number: int, context: int, _tp: int, _precision: int) -> float:
         return -0.2 if number >= 1_000 and context == 1 else 0.0
@@ -44,6 +45,7 @@ def test_a_context_that_became_slower_is_named_with_the_job_since_when() -> None
     assert drift.since_at == at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0.0, -0.6])
 def test_a_second_change_before_the_first_is_over_is_told_as_what_it_is(after: float) -> None:
     def twice(number: int, context: int, _tp: int, _precision: int) -> float:
@@ -60,6 +62,7 @@ def test_a_second_change_before_the_first_is_over_is_told_as_what_it_is(after: f
     assert (again.drift.drift_id, again.drift.times) == (first.drift.drift_id, 2)
 
 
+@pytest.mark.slow
 def test_a_study_that_became_slower_as_a_whole_is_one_drift() -> None:
     def slower(number: int, _context: int, _tp: int, _precision: int) -> float:
         return -0.05 if number >= 1_000 else 0.0
@@ -71,6 +74,7 @@ def test_a_study_that_became_slower_as_a_whole_is_one_drift() -> None:
     assert 1_000 < drift.noticed < 1_080
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3, 7])
 def test_the_way_back_is_no_change_of_order(seed: int) -> None:
     def slower(number: int, _context: int, _tp: int, _precision: int) -> float:
@@ -81,6 +85,7 @@ def test_the_way_back_is_no_change_of_order(seed: int) -> None:
     assert any(one.at > 1_200 and one.drift.moved == pytest.approx(1.0, abs=0.1) for one in found)
 
 
+@pytest.mark.slow
 def test_an_effect_that_is_turned_round_names_the_parameter() -> None:
     def turned(number: int, _context: int, tp: int, _precision: int) -> float:
         return -0.2 * (tp - 1.5) if number >= 1_000 else 0.0
@@ -90,6 +95,7 @@ def test_an_effect_that_is_turned_round_names_the_parameter() -> None:
     assert 1_000 < drift.noticed < 1_050
 
 
+@pytest.mark.slow
 def test_a_value_that_nobody_has_seen_is_an_input_and_not_a_drift_of_speed() -> None:
     def newer(number: int, context: int) -> int:
         return 7 if number >= 1_000 and context < 1 else context
@@ -101,6 +107,7 @@ def test_a_value_that_nobody_has_seen_is_an_input_and_not_a_drift_of_speed() -> 
     assert 1_000 < drift.since < 1_010
 
 
+@pytest.mark.slow
 def test_other_shares_of_what_is_known_are_an_input() -> None:
     def others(number: int, context: int) -> int:
         return 5 if number >= 1_500 and number % 5 else context
@@ -169,6 +176,7 @@ def share_failed(stream: Sequence[Job], drift: Drift) -> float:
     return came.count(False) / len(came)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contexts", [(0,), range(6)])
 def test_of_failures_it_says_by_how_much_their_share_changed(contexts: Sequence[int]) -> None:
     stream = list(jobs(1_200, seed=0, fails=failing(*contexts)))
@@ -191,6 +199,7 @@ def test_of_failures_in_some_contexts_alone_these_are_named(
     assert drift.moved == pytest.approx(share_failed(stream, drift), abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 7])
 def test_jobs_of_a_configuration_known_to_fail_may_come_in_a_row(seed: int) -> None:
     """One in ten of them fails, and hardly any other: that is as it was."""
@@ -207,6 +216,7 @@ def test_jobs_of_a_configuration_known_to_fail_may_come_in_a_row(seed: int) -> N
     assert not [one for one in watched(stream) if one.drift.kind == "failures"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("contexts", "seed"), [((0, 2), 0), ((0, 2), 5), ((1, 3, 4), 5)])
 def test_an_alarm_of_failures_ends_no_other_drift_of_failures(
     contexts: Sequence[int], seed: int
@@ -219,6 +229,7 @@ def test_an_alarm_of_failures_ends_no_other_drift_of_failures(
         assert over.at - max(before) + 1 >= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 4])
 def test_a_context_fails_no_more_when_its_own_jobs_say_so(seed: int) -> None:
     watch, places = DriftMonitor(study()), dict[str, Place]()
@@ -232,6 +243,7 @@ def test_a_context_fails_no_more_when_its_own_jobs_say_so(seed: int) -> None:
     assert ends
 
 
+@pytest.mark.slow
 def test_a_drift_is_over_when_predictions_hold_again() -> None:
     def outage(number: int, context: int, _tp: int, _precision: int) -> float:
         return -0.3 if 1_000 <= number < 1_300 and context == 0 else 0.0
@@ -304,6 +316,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert sizes[1] < 1.1 * sizes[0]
 
 
+@pytest.mark.slow
 def test_imported_jobs_teach_and_raise_no_alarm() -> None:
     import msgspec
 

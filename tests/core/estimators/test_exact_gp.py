@@ -33,6 +33,7 @@ def test_the_gradient_is_that_of_the_posterior(seed: int) -> None:
         assert gradient[i] == pytest.approx((ahead - behind) / (2 * step), rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_it_predicts_what_it_has_not_seen_and_knows_where_it_has_seen_nothing() -> None:
     Z, y, weight = rows(200)
     kernel = Kernel.start(CONTEXT).fitted(Z, y, weight)
@@ -71,6 +72,7 @@ def test_state_survives_to_the_last_bit() -> None:
     np.testing.assert_array_equal(kernel.context, again.context)
 
 
+@pytest.mark.slow
 @given(st.lists(st.booleans(), min_size=10, max_size=10), st.integers(0, 1_000))
 def test_wherever_the_search_for_a_kernel_tries_there_is_an_answer(
     high: list[bool], seed: int

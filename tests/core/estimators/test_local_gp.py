@@ -402,6 +402,7 @@ def test_the_second_process_fades_out() -> None:
     assert shares[2] < shares[1] < 0.15
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 12), wrong=st.floats(-2.0, 2.0))
 def test_whatever_both_say_together_it_is_a_belief(seed: int, n: int, wrong: float) -> None:

@@ -86,6 +86,7 @@ def test_rows_are_looked_at_as_often_as_they_count() -> None:
     assert alike.dump() == start.trained(Z, y, group, masks, how).dump()
 
 
+@pytest.mark.slow
 def test_few_rows_learn_as_many_do_that_are_the_same() -> None:
     """Of few, each is computed once for all its places in a batch; of many, every place is."""
     few, often = 200, 3  # 200 rows lie below the batch, three times as many above
@@ -106,6 +107,7 @@ def test_few_rows_learn_as_many_do_that_are_the_same() -> None:
     assert np.corrcoef(one, two)[0, 1] > 0.99
 
 
+@pytest.mark.slow
 def test_the_squared_error_alone_learns_the_level_which_no_pair_tells() -> None:
     Z, y, group, masks = problem()
     start, off = RankingNetworks.fresh(MEMBERS, 5, 5), {}

@@ -61,6 +61,7 @@ def test_the_last_put_is_last_and_the_first_is_dropped(puts: list[tuple[str, int
         assert key not in shelves
 
 
+@pytest.mark.slow
 @given(PUTS, KEYS, st.integers())
 def test_a_job_changes_one_blob(puts: list[tuple[str, int]], key: str, item: int) -> None:
     shelves = filled(puts)

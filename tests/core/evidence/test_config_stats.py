@@ -92,6 +92,7 @@ def test_one_lucky_run_does_not_pass_many_good_ones() -> None:
     )
 
 
+@pytest.mark.slow
 @given(
     runs=st.integers(1, 50),
     mean=st.floats(-5, 5),

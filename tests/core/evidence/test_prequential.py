@@ -11,16 +11,14 @@ import pytest
 from msgspec import structs
 
 from tests.core.evidence.test_following import CONTEXT, KEY, NEW, OTHER, STAY, TOLD, named
-from tests.core.tuning import Inline, job, random_jobs, study, true_speed
+from tests.core.tuning import Inline, job, learned_tuner, random_jobs, study, true_speed
 from tunerd.core.evidence.prequential import AdvisedRecommendation, PrequentialRecord
 from tunerd.core.observation import Observation, Status
 from tunerd.core.tuner import Tuner
 
 
 def tuned(jobs: int = 80) -> Tuner:
-    tuner = Tuner(study(), Inline())
-    tuner.learn(random_jobs(jobs))
-    return tuner
+    return learned_tuner(random_jobs(jobs), jobs)
 
 
 def judged(tuner: Tuner, one: Observation, *, published: bool = False) -> PrequentialRecord:

@@ -62,6 +62,7 @@ class Context:
         return [(one.candidate_id, one.outcome) for one in self.introduction.verdicts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["normal", "student", "stragglers", "lucky"])
 def test_what_is_no_better_rarely_wins_however_often_one_looks(law: str) -> None:
     """Capital of who bets against a true claim, looked at after each of 200 steps."""

@@ -60,6 +60,7 @@ def test_shap_values_add_up_to_the_prediction() -> None:
     assert rest == pytest.approx(np.full(len(rows), rest[0]))
 
 
+@pytest.mark.slow
 def test_a_value_that_says_nothing_matters_nothing() -> None:
     text = study().text.replace("z = {", 'w = { type = "bool" }\nz = {')
     rng = np.random.default_rng(5)

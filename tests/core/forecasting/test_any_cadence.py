@@ -83,7 +83,7 @@ CADENCES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("cadence", CADENCES)
 def test_a_shift_of_all_times_changes_a_forecast_within_noise(cadence: str) -> None:
-    shifts = [MINUTE * m for m in (0, 1, 6, 8)] + [DAY * 3 + 4321]
+    shifts = [MINUTE * m for m in (0, 6, 8)] + [DAY * 3 + 4321]  # within a slot: 0, 1, 3, 2
     made = [foreseen(CADENCES[cadence], shift_s) for shift_s in shifts]
     widths = [width(each) for each in made]
     assert max(widths) < 1.6 * min(widths)

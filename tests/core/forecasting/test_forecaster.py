@@ -126,6 +126,7 @@ def test_the_same_points_give_the_same_forecast() -> None:
     assert first.quantiles.tobytes() == second.quantiles.tobytes()
 
 
+@pytest.mark.slow
 def test_a_signal_of_one_value_is_foreseen_as_that() -> None:
     forecast = rolled(np.full(3 * WEEK, 7.0)).forecast()
     assert forecast is not None
@@ -178,6 +179,7 @@ def test_nothing_is_foreseen_of_a_signal_without_points() -> None:
     assert forecaster.forecast() is None
 
 
+@pytest.mark.slow
 def test_a_rate_is_not_foreseen_below_nothing() -> None:
     rng = np.random.default_rng(0)
     forecaster = SignalForecaster(HOUR, DAY, every=3, lowest=0.0)

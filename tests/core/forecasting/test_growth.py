@@ -103,6 +103,7 @@ rows = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(rows, max_size=20), st.integers(0, 3))
 def test_what_comes_is_new_larger_and_bounded_whatever_was(past: list[Row], most: int) -> None:
     ahead = grown(*past, most=most)

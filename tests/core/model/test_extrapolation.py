@@ -94,6 +94,7 @@ def one_on(features: FeatureMap, gpu: str) -> FeatureRows:
     return features.rows([job(1, {"n": 8, "gpu": gpu}, config, speed=9.0)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 6])
 def test_one_more_kind_is_as_far_off_as_bands_say(count: int) -> None:
     """Kinds are draws; so is the next one."""

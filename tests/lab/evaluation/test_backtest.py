@@ -221,6 +221,7 @@ def test_boosted_trees_rank_what_they_have_seen_and_what_runs() -> None:
     assert 0.6 < result.coverage <= 1
 
 
+@pytest.mark.slow
 def test_answers_are_the_same_again_and_differ_by_seed() -> None:
     jobs = random_jobs(100)
     fold = folds(STUDY, parse_split("random", STUDY), jobs)[0]

@@ -41,6 +41,7 @@ def test_an_oracle_has_no_regret_after_its_first_job(start: int) -> None:
     assert told.mean_regret[str(start + 1)] == 0.0
 
 
+@pytest.mark.slow
 def test_random_does_as_it_is_expected_to() -> None:
     """Against the exact expectation, in a table without failures or noise."""
     clean = measured(STUDY, [row for row in rows((8,), 1) if row.status is Status.SUCCEEDED])

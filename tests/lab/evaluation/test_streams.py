@@ -161,6 +161,7 @@ def test_the_parameter_that_matters_most_is_reversed_everywhere() -> None:
         assert np.array_equal(before, target.scores, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_new_hardware_was_not_seen_before() -> None:
     made = stream("new_hardware")
     (truth,) = made.truths

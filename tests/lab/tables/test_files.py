@@ -64,6 +64,7 @@ def refusal(path: Path, content: bytes | str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data())
 def test_csv_comes_back(tmp_path: Path, data: st.DataObject) -> None:
@@ -92,6 +93,7 @@ def test_csv_comes_back(tmp_path: Path, data: st.DataObject) -> None:
     assert [list(row.values()) for row in found] == cleaned
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data())
 def test_json_lines_come_back(tmp_path: Path, data: st.DataObject) -> None:

@@ -484,6 +484,7 @@ def test_names_of_what_servers_and_stores_count(name: str, tmp_path: Path) -> No
     assert roles(guessed(rows, tmp_path / "jobs.csv"))[name] in ("metric", "objective")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contexts", [True, False])
 def test_settings_drawn_at_random_are_no_measurements_whatever_stands_beside(
     contexts: bool, tmp_path: Path
@@ -740,6 +741,7 @@ def test_beside_a_quality_a_time_is_in_doubt(quality: str, tmp_path: Path) -> No
     assert guesses.objective.unsure or guesses.objective.column.name == quality
 
 
+@pytest.mark.slow
 def test_a_place_far_behind_outweighs_no_name(tmp_path: Path) -> None:
     rows = [
         row | {f"note_{i}": "same" for i in range(900)} | {"throughput": near(90.0)}
