@@ -130,9 +130,10 @@ class Fleet:
         store_url: str,
         name: str,
         studies: Sequence[str] = STUDIES,
+        text: str = TEXT,
     ) -> "Fleet":
         """Settings for so many instances; none is started."""
-        texts = {study: TEXT.replace(f'"{STUDY}"', f'"{study}"') for study in studies}
+        texts = {study: text.replace(f'"{STUDY}"', f'"{study}"') for study in studies}
         made = [
             Instance(Daemon(folder / f"instance-{number}", texts, bootstrap, name, store_url))
             for number in range(1, count + 1)

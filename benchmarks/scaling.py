@@ -5,6 +5,9 @@ the broker takes them. Told are how many of these a second are in history and ho
 with all searches and rebuilds that they bring. Then a job comes twice a second, each in a context
 that nobody has seen, and the time is taken until its recommendation is on the topic.
 
+With ``--one-study`` there is one study instead, and jobs in some hundreds of contexts come at once.
+Told is how many of these are searched a second, once all jobs are learned.
+
 Broker and database run on the same machine, and take what they need from the same cores. So two
 instances are held to their bar only where the machine has cores for them and as many again.
 """
@@ -35,6 +38,22 @@ TWICE = 1.7
 RATE = 2.0
 """Jobs in new contexts a second."""
 LIMIT_S = 900.0
+WIDE = """
+schema = 1
+name = "crash"
+mode = "publish"
+explore_share = 0.5
+[objective]
+metric = "speed"
+goal = "maximize"
+unit = "1/s"
+[context]
+n = { type = "int", scale = "log" }
+gpu = { type = "category" }
+[parameters]
+""" + "".join(f'x{i} = {{ type = "int", values = [1, 2, 3, 4, 5, 6, 7, 8] }}\n' for i in range(8))
+"""A study with a space that is searched, and not listed; everything else is as by default."""
+JOBS_EACH = 3
 
 
 @dataclass(frozen=True)
@@ -57,11 +76,15 @@ def main() -> int:
     parser.add_argument("--studies", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=300, help="of each study")
     parser.add_argument("--probes", type=int, default=120, help="jobs in new contexts")
+    parser.add_argument("--one-study", action="store_true", help="searched by all instances")
+    parser.add_argument("--contexts", type=int, default=400, help="of the one study")
     options = parser.parse_args()
     if options.quick:
-        options.studies, options.jobs, options.probes = 6, 60, 12
+        options.studies, options.jobs, options.probes, options.contexts = 6, 60, 12, 60
     bars, cores = Bars("scaling"), sorted(os.sched_getaffinity(0))
     bars.say("cores of this machine", len(cores))
+    if options.one_study:
+        return share(options, bars, cores)
     carried = {}
     with kafka_broker(options) as bootstrap, database() as databases:
         for count in COUNTS:
@@ -116,6 +139,66 @@ def carry(
         finally:
             fleet.end()
     return Carried(jobs / kept, jobs / learned, seconds, missing)
+
+
+def share(options: argparse.Namespace, bars: Bars, cores: Sequence[int]) -> int:
+    """One study, searched by one, two and three instances."""
+    with kafka_broker(options) as bootstrap, database() as databases:
+        for count in COUNTS:
+            name = f"{count} instance" + "s" * (count > 1)
+            rate, elsewhere = search(options, bootstrap, databases.create(), count, cores)
+            bars.say(f"{name}: contexts searched", rate, "/s")
+            bars.say(f"{name}: share of them by others", elsewhere)
+    return bars.end(options)
+
+
+def search(
+    options: argparse.Namespace, bootstrap: str, store_url: str, count: int, cores: Sequence[int]
+) -> tuple[float, float]:
+    """Contexts searched a second once all jobs are learned, and the share that others did."""
+    rng = np.random.default_rng(0)
+    events = [_wide_job(i, i % options.contexts, rng) for i in range(JOBS_EACH * options.contexts)]
+    name = f"one-study-{count}-{time.time_ns()}"
+    with tempfile.TemporaryDirectory(prefix="tunerd-bench-") as folder:
+        fleet = Fleet.make(Path(folder), count, bootstrap, store_url, name, ["one"], WIDE)
+        try:
+            for number, instance in enumerate(fleet.instances):
+                begin_on(instance, cores[number % len(cores)])
+            there = "SELECT count(*) FROM instances WHERE tuner_at > now() - interval '4 seconds'"
+            until(fleet, there, count)
+            producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+            for i, event in enumerate(events):
+                producer.produce(fleet.instances[0].daemon.jobs, event, partition=i % PARTITIONS)
+            producer.flush()
+            began = until(fleet, "SELECT sum(learned_sequence) FROM studies", len(events))
+            before = fleet.sql.number("SELECT max(step) FROM tune_steps")
+            last = "(SELECT detail::json->>'waiting' FROM tune_steps ORDER BY step DESC LIMIT 1)"
+            rest = f"SELECT count(*) FROM tune_steps WHERE {last} = '0' AND step > {before}"  # noqa: S608
+            took = until(fleet, rest, 1) - began
+            searched = "SELECT sum(json_array_length(contexts::json)) FROM tune_steps"
+            done = fleet.sql.number(f"{searched} WHERE step > {before}")
+            elsewhere = fleet.sql.number("SELECT sum(searched) FROM instances")
+        finally:
+            fleet.end()
+    return done / took, elsewhere / max(done, 1)
+
+
+def _wide_job(number: int, context: int, rng: np.random.Generator) -> bytes:
+    config = {f"x{i}": int(x) for i, x in enumerate(rng.integers(1, 9, 8))}
+    n, speed = 2 ** (context % 7), 100 * np.exp(-0.02 * sum((x - 5) ** 2 for x in config.values()))
+    event = {
+        "schema": "tunerd.job/1",
+        "source": "scaling",
+        "event_id": f"e{number}",
+        "job_id": f"j{number}",
+        "study": "one",
+        "status": "succeeded",
+        "finished_at": datetime.now(UTC).isoformat(),
+        "context": {"n": n, "gpu": f"gpu-{context // 7}"},
+        "config": config,
+        "metrics": {"speed": float(speed * n * np.exp(rng.normal(0, 0.03)))},
+    }
+    return json.dumps(event).encode()
 
 
 def begin_on(instance: Instance, core: int) -> None:

@@ -3,13 +3,15 @@
 What a step learns and searches depends on when jobs come in, so no two runs take the same steps.
 But each leaves a row: which jobs it learned, which contexts it searched and when it was saved. Here
 an empty store gets the same history. The tune stage takes these steps in it, one after the other:
-it is loaded once, and never again. What it recommends in the end must be what the disturbed store
+it is loaded once, and never again. Where another instance had searched a context, rows say in which
+step that was offered and in which it was taken over. Here the same is offered, searched from what
+the task's row has, and taken over. What it recommends in the end must be what the disturbed store
 recommends, byte for byte, with revisions, times and ids.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -19,9 +21,10 @@ from tunerd import logs
 from tunerd.core.observation import Observation
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.replay import differences
+from tunerd.stages.shared_search import SearchHelper, SearchOffers
 from tunerd.stages.study_session import StepPlan, StudySession
 from tunerd.stages.tune import HOUSEKEEP_EVERY_S, TuneStage
-from tunerd.store import Store, StudyRow, TuneStep, open_store
+from tunerd.store import CollectedSearch, Store, StudyRow, TuneStep, open_store
 from tunerd.telemetry import NullListener
 
 __all__ = ["SteppedAgain", "differing", "step_again"]
@@ -69,16 +72,46 @@ class _Clock:
 
 
 @dataclass
+class _RecordedOffers(SearchOffers):
+    """Offers what was offered then, and gives back what was taken over."""
+
+    recorded: TuneStep | None = None
+    results: dict[int, CollectedSearch] = field(default_factory=dict)
+    """By the ids of their tasks."""
+
+    def choose(self, books: StudySession, *, brief: bool) -> dict[str, bool]:  # noqa: ARG002
+        assert self.recorded is not None
+        return dict(self.recorded.detail.get("offered", {}))
+
+    def collect(self, books: StudySession) -> Sequence[CollectedSearch]:
+        assert self.recorded is not None
+        self.results |= {row.id: row for row in super().collect(books)}
+        return [
+            self.results[books.offered[key].id] for key in self.recorded.detail.get("elsewhere", ())
+        ]
+
+
+@dataclass
 class _RecordedSteps(TuneStage):
     """The tune stage, which is told what a step learns and searches."""
 
     recorded: TuneStep | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.offers = self.recorded_offers = _RecordedOffers(self.store, None, self.clock)
+        self.helper = SearchHelper(
+            self.store, "helper", "helper/1", self._background, self.log, self.listener, self.clock
+        )
+
     def take(self, row: StudyRow, step: TuneStep) -> None:
         """Take one step as it was taken then."""
-        self.recorded = step
+        self.recorded = self.recorded_offers.recorded = step
         # How many jobs waited decides when a model is fitted.
         self._step_study(replace(row, last_sequence=step.detail["known"]))
+        assert self.helper is not None
+        while self.helper.step(()):
+            pass
 
     def _unlearned(self, row: StudyRow, books: StudySession) -> Sequence[Observation]:
         assert self.recorded is not None
@@ -90,7 +123,8 @@ class _RecordedSteps(TuneStage):
     def _search(self, row: StudyRow, books: StudySession, changes: StepPlan) -> float:  # noqa: ARG002
         assert self.recorded is not None
         for key in self.recorded.contexts:
-            self._advise(key, books, changes)
+            if key not in changes.elsewhere:
+                self._advise(key, books, changes)
         return 0.0
 
 

@@ -180,6 +180,8 @@ class StepCommitted(StudyStatus, frozen=True, kw_only=True, tag="stepped"):
     learn_s: float | None = None
     search_s: float | None = None
     contexts_searched: int = 0
+    contexts_searched_elsewhere: int = 0
+    """Those among them that another instance searched."""
     rebuilt: bool = False
     """Whether a newly fitted model was put in place."""
     rebuilds_failed: int = 0

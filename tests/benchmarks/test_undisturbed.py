@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.undisturbed import step_again
+from tests.stages.sharing import Ticking, elsewhere, join, offer, settle
 from tests.stages.tuning import NAME, Tuning, another, random_jobs, tamper
 
 
@@ -47,3 +48,25 @@ def test_what_was_recommended_otherwise_shows(restarted: Tuning, tmp_path: Path)
         key,
     )
     assert step_again(restarted.store, NAME, tmp_path).differing == {key: ["revision"]}
+
+
+def test_what_others_searched_is_recommended_undisturbed_too(tmp_path: Path) -> None:
+    with another(tmp_path) as tuning:
+        tuning.time = Ticking()
+        tuning.publish()
+        owner = join(tuning, "a")
+        assert owner.stage.step()
+        helper = join(tuning, "b")
+        offer(tuning, owner, [helper])
+        while helper.stage.step():
+            pass
+        tuning.add(random_jobs(28, first=73, sizes=[4]))  # learned before results are taken over
+        settle(owner, [helper])
+        shared = elsewhere(tuning.store.steps(NAME, limit=1000))
+        assert len(shared) > 3
+        again = step_again(tuning.store, NAME, tmp_path)
+        assert again.keys > len(shared)
+        assert again.differing == {}
+        # And where their rows do not say so, it shows.
+        tamper(tuning.store, "UPDATE tune_steps SET detail = json_remove(detail, '$.elsewhere')")
+        assert step_again(tuning.store, NAME, tmp_path / "tampered").differing

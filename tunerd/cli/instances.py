@@ -76,6 +76,7 @@ def instances_in_short(store: "Store") -> list[dict[str, Any]]:
             "studies": studies.get(row.owner, []),
             "load": round(load.get(row.owner, 0.0), 4),
             "publishes": row.owner == publisher,
+            "searched_for_others": row.searched,
         }
         for row in store.instances()
     ]
@@ -86,7 +87,7 @@ def _lines(rows_shown: list[dict[str, Any]]) -> list[str]:
     rows = [
         (
             *("instance", "host", "version", "partitions", "studies", "load", "lag", "publishes"),
-            "heartbeat",
+            *("searched for others", "heartbeat"),
         )
     ]
     for shown in rows_shown:
@@ -101,6 +102,7 @@ def _lines(rows_shown: list[dict[str, Any]]) -> list[str]:
                 f"{shown['load']:.2f}",
                 "-" if shown["lag_records"] is None else f"{shown['lag_records']:,}",
                 "yes" if shown["publishes"] else "-",
+                f"{shown['searched_for_others']:,}",
                 f"{age}, silent" if shown["silent"] else age,
             )
         )

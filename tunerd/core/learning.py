@@ -488,7 +488,7 @@ class StudyLearner:
                 state = self.contexts[key]
                 before = state.introduction.verdicts
                 state.introduction.reopen(self.sequence, change.at_time.isoformat(), drift.since)
-                self._count_verdicts(state, before)
+                self._count_verdicts(state, before, self.sequence)
                 unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
                 state.evidence.begin_again(drift.since, drift.moved, unit)
             due = self.training.begin(drift.regime(), self.sequence) or due
@@ -629,9 +629,11 @@ class StudyLearner:
             state.waiting_since = state.waiting_since or max(self.sequence, 1)
             self.touched.add(key)
 
-    def _count_verdicts(self, state: ContextState, before: Sequence[RolloutResult]) -> None:
+    def _count_verdicts(
+        self, state: ContextState, before: Sequence[RolloutResult], sequence: int
+    ) -> None:
         for verdict in state.introduction.verdicts:
-            if verdict.sequence == self.sequence and verdict not in before:
+            if verdict.sequence == sequence and verdict not in before:
                 self.introduced[verdict.outcome] += 1
 
     def _succession(

@@ -24,6 +24,7 @@ from tunerd.core.decisions.overrides import OverrideSet
 from tunerd.core.decisions.space_cache import SpaceCache
 from tunerd.core.drift.monitor import DriftMonitor
 from tunerd.core.evidence.gain_calibration import GainCalibration, promises_of
+from tunerd.core.evidence.rollout import RolloutResult
 from tunerd.core.features import FeatureMap
 from tunerd.core.learning import StudyLearner
 from tunerd.core.model.training import Fetch, ModelTrainer
@@ -186,9 +187,31 @@ class Tuner(StudyLearner):
             self.gains.overrated,
             brief=brief,
         )
-        self._count_verdicts(state, before)
-        self.after_change.note(key, state, advice, self.sequence)
+        self._note(key, state, before, advice, self.sequence)
         return advice
+
+    def take_over(
+        self, key: str, state: ContextState, advice: Advice | None, sequence: int
+    ) -> None:
+        """Take over what :meth:`advise` came to on a copy of this tuner that had learned up to
+        ``sequence``: the context's state after it, and its advice; None where nothing is feasible.
+        """
+        before = self.contexts[key].introduction.verdicts
+        self.contexts[key] = state
+        self.touch(key)
+        if advice is not None:
+            self._note(key, state, before, advice, sequence)
+
+    def _note(
+        self,
+        key: str,
+        state: ContextState,
+        before: Sequence[RolloutResult],
+        advice: Advice,
+        sequence: int,
+    ) -> None:
+        self._count_verdicts(state, before, sequence)
+        self.after_change.note(key, state, advice, sequence)
 
     def _fall_back(self) -> Advice:
         """What to launch in contexts that have no entry of their own."""
@@ -368,15 +391,22 @@ class Tuner(StudyLearner):
         tuner = cls(study, background, only or {})
         tuner.features = FeatureMap(study, state["vocabulary"])
         tuner.window = PrequentialWindow.load(state["window"])
-        tuner.fallback = ContextState.load(state["fallback"])
-        tuner.bands = ConformalBands.load(state["bands"])
-        tuner.gains = GainCalibration.load(state)
+        tuner.take_basis(state, contexts)
         tuner.usability = ObjectiveUsability.load(state["usability"])
         tuner.plausibility = OutlierFilter.load(state["plausibility"], study.plausibility)
         tuner.watch = DriftMonitor.load(study, state["watch"])
         tuner.after_change = DriftConsequences.load(state["after_change"])
-        tuner.contexts = {key: ContextState.load(saved) for key, saved in contexts.items()}
-        tuner.sequence = state["sequence"]
         tuner.training = ModelTrainer(study, tuner.features, background)
         tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)
         return tuner
+
+    def take_basis(
+        self, state: Mapping[str, Any], contexts: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Take what :meth:`dump_basis` gave and these contexts in the place of one's own, to advise
+        on them. Model and vocabulary stay: they must be those of that moment."""
+        self.fallback = ContextState.load(state["fallback"])
+        self.bands = ConformalBands.load(state["bands"])
+        self.gains = GainCalibration.load(state)
+        self.contexts = {key: ContextState.load(saved) for key, saved in contexts.items()}
+        self.sequence = state["sequence"]

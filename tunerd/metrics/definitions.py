@@ -189,6 +189,11 @@ UNLEARNED = _gauge(
 LEARN_S = _seconds("learn", "Learning new observations, per step.")
 SEARCH_S = _seconds("search", "Searching and deciding, per step.")
 SEARCHED = _counter("searched_contexts", "Contexts searched.", STUDY)
+SEARCHED_ELSEWHERE = _counter(
+    "contexts_searched_elsewhere",
+    "Contexts searched by another instance than the one that tunes their study.",
+    STUDY,
+)
 ACTIVE = _gauge(
     "active_contexts", "Contexts with a recent job or request, which are searched.", STUDY
 )

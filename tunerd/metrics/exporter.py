@@ -230,6 +230,7 @@ class MetricsExporter:
         self._ours.add(report.study)
         self._count(report.observations, d.LEARNED, study)
         self._count(report.contexts_searched, d.SEARCHED, study)
+        self._count(report.contexts_searched_elsewhere, d.SEARCHED_ELSEWHERE, study)
         self._count(report.rebuilt, d.REBUILT, study)
         self._count(report.rebuilds_failed, d.REBUILD_FAILED, study)
         for change in d.CHANGE.values:

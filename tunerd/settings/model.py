@@ -379,6 +379,10 @@ class TuneSettings(SettingsSection):
     ``committee`` each takes 3 to 17 MB, of ``boosted_trees`` 1."""
     keep_predictions_days: Days = 400.0
     """What was predicted of a job is kept for so long after its end, for ``tunerd report``."""
+    share_searches: bool = True
+    """Where several instances share the store: an instance with little to do searches contexts of
+    a study that has more of them waiting than its own instance gets to. What is recommended stays
+    the same."""
     max_crashes: Count = 3
     """A study that ends the tuner process so many times in a row is set aside: until the next
     start, or, where it was at work and only took too long, for ten minutes, then for twice as long

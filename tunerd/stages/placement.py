@@ -8,10 +8,12 @@ goes to one owner, whatever two of them planned.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from tunerd import __version__
 from tunerd.store import InstanceRow, Lease, Store, leased_study, study_lease
 
 __all__ = [
@@ -33,6 +35,8 @@ LOOK_EVERY_S = 1.0
 IDLE_LOAD = 0.01
 """Share of a core that a study counts for even if nothing happens in it, so that idle studies are
 spread evenly by their number."""
+IDLE = 0.5
+"""Share of a core up to which an instance counts as idle: it may search for others."""
 TOLERANCE = 0.2
 """Two instances may differ by this share of the mean load before a study moves."""
 MOVES = 2
@@ -137,6 +141,8 @@ class StudyPlacement:
     """What it holds leases by."""
     clock: Callable[[], float]
     """Monotonic seconds."""
+    idle: int = 0
+    """Other instances of this version with little to do, as of the last look."""
     held: set[str] = field(default_factory=set)
     """Studies that it holds, as of the last look."""
     _held_since: dict[str, float] = field(default_factory=dict)
@@ -160,6 +166,8 @@ class StudyPlacement:
         known = {name: lease for lease in leases if (name := leased_study(lease.name)) is not None}
         holders = {study: _holder(known.get(study)) for study in studies}
         loads = {study: _load(known.get(study)) for study in studies}
+        others = (row for row in instances if row.owner != self.owner)
+        self.idle = _count_idle(others, known.values())
         self._hold({study for study, holder in holders.items() if holder == self.owner})
         settled = {
             study: loads[study]
@@ -218,6 +226,17 @@ def _looks_for_studies(row: InstanceRow) -> bool:
     """Whether an instance takes what is free. One in the middle of a long step does not."""
     silent_s = row.tuner_silent_s
     return silent_s is not None and silent_s < AVAILABLE_S and row.silent_s < LEASE_S
+
+
+def _count_idle(rows: Iterable[InstanceRow], leases: Iterable[Lease]) -> int:
+    """How many of these instances are of this version and have little to do."""
+    loads: defaultdict[str | None, float] = defaultdict(float)
+    for lease in leases:
+        loads[lease.owner] += lease.load
+    return sum(
+        row.version == __version__ and _looks_for_studies(row) and loads[row.owner] < IDLE
+        for row in rows
+    )
 
 
 def _holder(lease: Lease | None) -> str | None:

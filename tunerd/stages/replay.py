@@ -31,6 +31,7 @@ from tunerd.errors import MisconfiguredError, NothingFeasibleError
 from tunerd.events import from_bytes, to_bytes
 from tunerd.stages.build_info import build
 from tunerd.stages.checkpoints import manifest_of, parts_of
+from tunerd.stages.provenance import tuner_of
 from tunerd.store import (
     CorruptCheckpointError,
     ProvenanceRow,
@@ -409,18 +410,8 @@ class _ReplayRun:
         whole: bool = False,
     ) -> Tuner:
         """The tuner with a model that learns again, for which the sample has to be ``whole``."""
-        basis = self.kept.basis["tuner"]
-        # Whatever was being rebuilt then had no say in what was said.
-        training = {**basis["training"], "rebuild": None}
-        return Tuner.restore(
-            study,
-            self.background,
-            {**Tuner(study, self.background).dump(), **basis, "training": training},
-            states,
-            parts,
-            todo,
-            self._fetch(len(todo), whole=whole),
-        )
+        fetch = self._fetch(len(todo), whole=whole)
+        return tuner_of(study, self.background, self.kept.basis, states, parts, todo, fetch)
 
     def _fetch(
         self, portions: int, *, whole: bool = True
@@ -443,7 +434,6 @@ class _ReplayRun:
         kept = self.kept
         message = from_bytes(msgspec.json.encode(kept.message))
         running = kept.basis["running"]
-        tuner.impose(OverrideSet(study, map(Override.load, kept.basis["orders"])))
         self.progress("searching", 0, 1)
         try:
             advice = tuner.advise(

@@ -29,7 +29,7 @@ from tunerd.settings.model import TuneSettings
 from tunerd.stages.checkpoints import CheckpointManager
 from tunerd.stages.model_registry import add_versions
 from tunerd.stages.plans import FORECAST_SOURCE, made_ahead
-from tunerd.stages.provenance import keep_basis
+from tunerd.stages.provenance import OfferedSearch, keep_basis, whole_basis
 from tunerd.stages.recommendations import LogEvent, RecommendationRegistry, StepReport
 from tunerd.store import (
     ContextRow,
@@ -98,6 +98,8 @@ class StepPlan:
     """What came of the operators' commands, by their id."""
     basis: dict[str, bytes] = field(default_factory=dict)
     """By context key, what its search began with: see :mod:`tunerd.stages.provenance`."""
+    elsewhere: dict[str, OfferedSearch] = field(default_factory=dict)
+    """By context key, those of :attr:`searched` that another instance searched."""
     quarantine: list[QuarantineDecision] = field(default_factory=list)
     """What operators said of jobs in quarantine."""
     taken_up: dict[str, Any] = field(default_factory=dict)
@@ -138,6 +140,10 @@ class StudySession:
     """Contexts still to be searched, the most urgent first."""
     urgent: Collection[str] = ()
     """Those among them that a new job waits for."""
+    offered: dict[str, OfferedSearch] = field(default_factory=dict)
+    """By context key, those to be searched that are left to other instances for now."""
+    search_s: float = 0.0
+    """What a search took lately, in seconds; 0 before the first."""
     ahead: list[str] = field(default_factory=list)
     """Contexts to be searched of which a job is only foreseen: after all that is due."""
     foresaw_at: float = float("-inf")
@@ -163,7 +169,8 @@ class StudySession:
         where jobs have just come in, ``fresh``; the entry for the empty context last."""
         waiting = [key for key in self.due if key in self.urgent][-MOST_WAITING:]
         self.urgent = dict.fromkeys((*first, *waiting, *fresh))
-        self.due = self.tuner.due(active, self.urgent)
+        due = self.tuner.due(active, self.urgent)
+        self.due = [key for key in due if key in self.urgent or key not in self.offered]
         if active and self.tuner.is_fallback_due():
             self.due.append(self.study.name)
 
@@ -202,6 +209,11 @@ class StudySession:
             for key, recommendation in self.recommended.running.items()
             if recommendation.round is not None
         ]
+
+    @property
+    def waiting(self) -> int:
+        """Contexts still to be searched, wherever."""
+        return len(self.due) + len(self.offered)
 
     # -- saving -----------------------------------------------------------------------------
 
@@ -398,12 +410,13 @@ class StudySession:
             elif key in recommended.proposed and self._runs(key, result):
                 recommended.drop(tx, key, "dropped")
         for key, advice in news.items():
+            offered = changes.elsewhere.get(key)
             message = compose(
                 self.study,
                 key,
                 self.tuner.state(key),
                 advice,
-                self.made_from(),
+                self.made_from(offered),
                 revision=recommended.next_revision(key),
                 now=now,
                 valid=valid,
@@ -414,7 +427,9 @@ class StudySession:
                 self.tuner.promise(key, advice)
             else:
                 recommended.propose(tx, message, said)
-            keep_basis(tx, self.generation, self.tuner, self.chain, message, changes.basis[key])
+            begun = changes.basis.get(key, b"")
+            basis = offered.basis if offered else whole_basis(self.tuner, self.chain, key, begun)
+            keep_basis(tx, self.generation, message, basis)
 
     def _ahead(
         self, tx: Transaction, message: Recommendation, asked: Iterable[RequestRow]
@@ -428,11 +443,12 @@ class StudySession:
             return message
         return replace(message, valid_from=foreseen[0], forecast=foreseen[1])
 
-    def made_from(self) -> MadeFrom:
-        """Provenance of what is said now."""
+    def made_from(self, offered: OfferedSearch | None = None) -> MadeFrom:
+        """Provenance of what is said now, or of what another instance came to."""
+        latest = None if self.tuner.model is None else self.checkpoints.latest
         return MadeFrom(
-            sequence=self.tuner.sequence,
-            model=None if self.tuner.model is None else self.checkpoints.latest,
+            sequence=offered.sequence if offered else self.tuner.sequence,
+            model=offered.model if offered else latest,
             study=self.study.content_hash,
             seeds=self.study.search.seeds,
             tunerd=__version__,

@@ -37,6 +37,7 @@ from tunerd.stages.provenance import basis_of
 from tunerd.stages.recommendations import StepReport
 from tunerd.stages.request_answers import answer_requests
 from tunerd.stages.retention import HistoryRetention, RetentionLimits
+from tunerd.stages.shared_search import SearchHelper, SearchOffers
 from tunerd.stages.study_session import StepPlan, StudySession
 from tunerd.stages.study_status import following, outside, scores, standing, taken
 from tunerd.store import (
@@ -72,6 +73,8 @@ SEARCH_S = 1.0
 BRIEF_ABOVE = 100
 """Contexts that wait for a search above which one that was never searched gets a brief look first:
 so all of two thousand have something before the first is looked at whole."""
+LATEST_SEARCHES = 10
+"""Over about so many what a search takes is averaged."""
 BACKLOG_S = 2.0
 """How long a step goes on while so many wait, no other study has anything to do and no job or
 request comes in: what a step changed is saved whole, which takes a quarter of the time in steps of
@@ -128,6 +131,23 @@ class TuneStage:
     """Whether the last step was given to a study because somebody asked."""
     _commands_at: float = float("-inf")
     _commands: list[OperatorCommand] = field(default_factory=list)
+    offers: SearchOffers = field(init=False)
+    helper: SearchHelper | None = field(init=False, default=None)
+    """None where there is nobody to help."""
+
+    def __post_init__(self) -> None:
+        share = self.settings.share_searches
+        self.offers = SearchOffers(self.store, self.placement, self.clock, enabled=share)
+        if (placed := self.placement) is not None and share:
+            self.helper = SearchHelper(
+                self.store,
+                placed.instance,
+                placed.owner,
+                self._background,
+                self.log,
+                self.listener,
+                self.clock,
+            )
 
     @classmethod
     def open(
@@ -197,7 +217,13 @@ class TuneStage:
             if worked:
                 self._turn = (i + 1) % len(rows)
                 return True
-        return False
+        return self._help()
+
+    def _help(self) -> bool:
+        """Search for another instance, where this one has nothing of its own to do."""
+        if self.helper is None or self.placement is None:
+            return False
+        return self.helper.step({*self.placement.held, *self.set_aside, *self._left})
 
     def _placed(self, known: Sequence[StudyRow]) -> Sequence[StudyRow]:
         """The studies that are this instance's. What it has lost or gives up is dropped: between
@@ -271,7 +297,7 @@ class TuneStage:
         commands = [command for command in self._commands if command.study == row.name]
         idle_s = self.clock() - books.looked_at
         news = observations or commands or asked
-        waits = books.due or books.ahead
+        waits = books.waiting or books.ahead
         if not (news or waits or books.anew or idle_s > HOUSEKEEP_EVERY_S):
             return self._prune(books)
         self.listener.hear(telemetry.StepStarted(study=row.name))
@@ -296,6 +322,7 @@ class TuneStage:
             changes.outlived = books.outlived(now)
             changes.forgotten = books.only_asked(now)
         self._take_up(asked, books, changes)
+        self.offers.take_over(books, changes)
         searched_s = self._answer(books, changes)
         if not asked and not self._importing(row, books, observations):
             searched_s = self._search(row, books, changes)
@@ -409,18 +436,21 @@ class TuneStage:
         # campaign's rounds are of a whole look.
         brief = brief and state.searched < 0 and state.campaign is None
         brief = brief and key != books.fallback_key
+        began = self.clock()
         changes.basis[key] = basis_of(books.tuner, key, followed, brief=brief)
         try:
             changes.searched[key] = books.tuner.advise(key, followed, brief=brief)
         except NothingFeasibleError as error:
             changes.searched[key] = str(error)
+        took = self.clock() - began
+        books.search_s += (took - books.search_s) / LATEST_SEARCHES if books.search_s else took
 
     def _search(self, row: StudyRow, books: StudySession, changes: StepPlan) -> float:
         """Search what is due, the most urgent first, until this step's time is over. What has just
         come in is told before older contexts are looked at again; and where a job came in while
         one was, and had to wait for it, the others leave most of the time to jobs."""
         started = self.clock()
-        backlog = len(books.due) >= BRIEF_ABOVE and not self._others_wait(row)
+        backlog = books.waiting >= BRIEF_ABOVE and not self._others_wait(row)
         while books.due and not self.stop():
             began = self.clock()
             urgent = books.due[0] in books.urgent
@@ -432,7 +462,7 @@ class TuneStage:
                 or self._somebody_asks()
             ):
                 break
-            key, brief = books.due.pop(0), len(books.due) >= BRIEF_ABOVE
+            key, brief = books.due.pop(0), books.waiting >= BRIEF_ABOVE
             self._advise(key, books, changes, brief=brief)
             if not urgent and self._has_news(row):
                 books.older_at = self.clock() + OLDER_WAIT * (self.clock() - began)
@@ -507,10 +537,12 @@ class TuneStage:
         detail = {
             "learn_s": round(learn_s, 4),
             "search_s": round(search_s, 4),
-            "waiting": len(books.due),  # contexts: `tunerd import` waits for them
+            "waiting": books.waiting,  # contexts: `tunerd import` waits for them
             "known": row.last_sequence,  # when a model is fitted depends on what waits
             "scores": msgspec.to_builtins(known),
         }
+        if changes.elsewhere:
+            detail["elsewhere"] = {key: at.sequence for key, at in changes.elsewhere.items()}
         if changes.results:
             detail["commands"] = list(changes.results)
         spent_s = learn_s + search_s
@@ -526,8 +558,9 @@ class TuneStage:
                 **standing(row, books, len(active), known),
                 observations=len(observations),
                 learn_s=learn_s if observations else None,
-                search_s=search_s if changes.searched else None,
+                search_s=search_s if changes.searched.keys() - changes.elsewhere.keys() else None,
                 contexts_searched=len(changes.searched.keys() - {books.fallback_key}),
+                contexts_searched_elsewhere=len(changes.elsewhere),
                 rebuilt=changes.swapped,
                 rebuilds_failed=failed,
                 issued=report.issued,
@@ -568,6 +601,9 @@ class TuneStage:
                 (books.study, changes.drift, books.tuner.after_change),
             ):
                 report.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
+            brief = books.waiting >= BRIEF_ABOVE
+            if offered := self.offers.offer(tx, books, report, now, brief=brief):
+                detail["offered"] = offered  # and which of them get a brief look
             books.save(tx, changes, learned, now, detail)
             if self.placement is not None:  # a large study takes long to save
                 self._renew(tx, name, books.epoch)
@@ -610,6 +646,7 @@ class TuneStage:
             alive=lambda: self.listener.hear(telemetry.StepStarted(study=row.name)),
             anew=self._distrusted(row.name),
         )
+        self.offers.begin(books)
         self._books[row.name] = books
         self._left.pop(row.name, None)
         if books.damaged:

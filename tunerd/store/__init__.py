@@ -18,6 +18,7 @@ from tunerd.store.quarantine import QuarantineRow, QuarantineState, nodes_of
 from tunerd.store.recommendations import RecommendationRow
 from tunerd.store.requests import InsertedRequests, RequestRow
 from tunerd.store.retention import PastJob, PrunedHistory
+from tunerd.store.search_tasks import CollectedSearch, SearchTask
 from tunerd.store.store import Store, Transaction, open_store, open_store_unchecked
 from tunerd.store.studies import StudyGeneration, StudyRow
 from tunerd.store.tuner_state import ContextRow, CorruptCheckpointError, TuneStep, checkpoint_name
@@ -26,6 +27,7 @@ __all__ = [
     "PUBLISH_LEASE",
     "AttemptCounts",
     "AttemptRow",
+    "CollectedSearch",
     "ContextRow",
     "CorruptCheckpointError",
     "InsertedRequests",
@@ -42,6 +44,7 @@ __all__ = [
     "QuarantineState",
     "RecommendationRow",
     "RequestRow",
+    "SearchTask",
     "Store",
     "StudyGeneration",
     "StudyOverview",

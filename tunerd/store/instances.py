@@ -44,6 +44,8 @@ class InstanceRow:
     """Of the jobs topic, those that it reads."""
     lag: int | None = None
     """Records of these partitions that it has not read."""
+    searched: int = 0
+    """Contexts that it searched for others since it joined."""
     silent_s: float = 0.0
     """Seconds since its heartbeat, by the database's clock."""
     tuner_silent_s: float | None = None
@@ -136,6 +138,10 @@ class InstanceWrites(InstanceReads, LeaseWrites, StoreWrites):
         now = self._database.now(self._connection)
         self._change(name, owner, tuner_at=now if there else None)
 
+    def note_search(self, name: str, owner: str) -> None:
+        """Count a context that the instance searched for another one."""
+        self._change(name, owner, searched=instances.c.searched + 1)
+
     def leave_instance(self, name: str, owner: str) -> None:
         """Take an instance out, and leave its leases to others at once."""
         self.release_leases(owner)
@@ -167,6 +173,7 @@ def _instance(row: sa.Row[Any], now: datetime) -> InstanceRow:
         tuner_at=tuner_at,
         partitions=whole_json(row.partitions, f"partitions of instance {row.name!r}", []),
         lag=row.lag,
+        searched=row.searched,
         silent_s=(now - row.heartbeat_at).total_seconds(),
         tuner_silent_s=None if tuner_at is None else (now - tuner_at).total_seconds(),
     )

@@ -3,7 +3,7 @@
 Reads are methods of :class:`Store`. Writes are methods of a :class:`Transaction`, which can read
 as well; a few that always stand alone are also offered by the store itself. Rows are locked in
 this order, so that no two transactions wait for each other: positions, leases, attempts, studies by
-name, recommendations.
+name, recommendations, search tasks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +29,7 @@ from tunerd.store.recommendations import RecommendationReads, RecommendationWrit
 from tunerd.store.requests import RequestReads, RequestWrites
 from tunerd.store.retention import RetentionReads, RetentionWrites
 from tunerd.store.schema import check_schema, upgrade_schema
+from tunerd.store.search_tasks import SearchTaskWrites
 from tunerd.store.signals import SignalReads, SignalWrites
 from tunerd.store.studies import GenerationOutcome, StudyReads, StudyWrites
 from tunerd.store.transfer import Show, export_store, load_store
@@ -54,6 +55,7 @@ class Transaction(
     AttemptWrites,
     SignalWrites,
     RetentionWrites,
+    SearchTaskWrites,
 ):
     """All or nothing. Of no use after its ``with`` block."""
 

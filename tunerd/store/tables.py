@@ -36,6 +36,7 @@ __all__ = [
     "quarantine",
     "recommendations",
     "requests",
+    "search_tasks",
     "signal_points",
     "signals",
     "studies",
@@ -471,7 +472,30 @@ instances = sa.Table(
     sa.Column("tuner_at", UtcDateTime),
     sa.Column("partitions", sa.Text, nullable=False),
     sa.Column("lag", sa.BigInteger),
+    sa.Column("searched", sa.BigInteger, server_default=sa.text("0"), nullable=False),
 )
+
+search_tasks = sa.Table(
+    "search_tasks",
+    metadata,
+    sa.Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    _study(),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("context_key", sa.Text, nullable=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("made_by", sa.Text, nullable=False),
+    sa.Column("offered_at", UtcDateTime, nullable=False),
+    sa.Column("claimed_by", sa.Text),
+    sa.Column("claimed_until", UtcDateTime),
+    sa.Column("finished", sa.Boolean, server_default=sa.false(), nullable=False),
+    # Last, as blobs are.
+    sa.Column("basis", sa.LargeBinary, nullable=False),
+    sa.Column("result", sa.LargeBinary),
+    sqlite_autoincrement=True,
+)
+sa.Index("ix_search_tasks_study", search_tasks.c.study)
 
 daemons = sa.Table(
     "daemons",

@@ -127,7 +127,7 @@ def load_store(database: Database, source: Path, show: Show) -> tuple[list[str],
 
 def _tables() -> list[sa.Table]:
     """In the order in which rows can be inserted; not what belongs to a running daemon."""
-    running = (tables.daemons, tables.instances)
+    running = (tables.daemons, tables.instances, tables.search_tasks)
     return [table for table in tables.metadata.sorted_tables if table not in running]
 
 

@@ -33,6 +33,7 @@ COMMITS = {
     "0005": "76724374ee47b7d8ce1a117eae9c6c67e306264e",
     "0006": "d22c3dbf85f9e5b898663bdf1163462db074a361",
     "0007": "9cfd0ac61809a7ac65d03300d78ae21a39454a50",
+    "0008": "9c5a409f81d0bb3af0caf85e2981dcb13497d630",
 }
 """The last commit of each schema; of the newest, the last one when its store was made."""
 RANDOM, FOLLOWED = 48, 12

@@ -1,0 +1,217 @@
+"""Contexts of one study searched by several instances, on a real PostgreSQL: what comes of it is
+what comes without, and who helps can do no harm."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from msgspec import json
+
+from tests.stages.fakes import Heard
+from tests.stages.sharing import Instance, Ticking, elsewhere, join, offer, settle
+from tests.stages.tuning import NAME, Tuning, random_jobs
+from tunerd import telemetry
+from tunerd.core.recommendation import Advice
+from tunerd.errors import NothingFeasibleError
+from tunerd.settings.model import TuneSettings
+from tunerd.stages.replay import derive
+from tunerd.stages.shared_search import SearchHelper, made_by
+from tunerd.store import SearchTask, open_store
+from tunerd.store.tables import search_tasks
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tuning(postgres_url: str) -> Iterator[Tuning]:
+    with open_store(postgres_url) as store:
+        made = Tuning(store, Ticking(), Heard())
+        yield made
+        made.end()
+
+
+@pytest.fixture
+def owner(tuning: Tuning) -> Instance:
+    """The first to come: it gets the study."""
+    return join(tuning, "a")
+
+
+@pytest.fixture
+def helper(tuning: Tuning, owner: Instance) -> Instance:
+    """Comes second, and has nothing to do."""
+    tuning.publish()
+    assert owner.stage.step()
+    return join(tuning, "b")
+
+
+def claimed(tuning: Tuning, by: str = "b/1", ttl_s: float = 60.0) -> SearchTask:
+    with tuning.store.transaction() as tx:
+        task = tx.claim_search(by, made_by(), ttl_s)
+    assert task is not None
+    return task
+
+
+def tasks(tuning: Tuning) -> int:
+    with tuning.store._database.reading() as connection:
+        query = sa.select(sa.func.count()).select_from(search_tasks)
+        return int(connection.execute(query).scalar_one())
+
+
+def searcher(instance: Instance) -> SearchHelper:
+    assert instance.stage.helper is not None
+    return instance.stage.helper
+
+
+def test_another_comes_to_what_the_owner_would_have_come_to_bit_for_bit(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offered = offer(tuning, owner, [helper])
+    tuner, running = owner.stage._books[NAME].tuner, owner.stage._books[NAME].recommended
+    assert len(offered) > 3
+    for key in offered:
+        task = claimed(tuning)
+        assert (task.context_key, task.sequence) == (key, tuner.sequence)
+        theirs = json.decode(searcher(helper).search(task))
+        problem = ""
+        advice: Advice | None = None
+        try:
+            advice = tuner.advise(key, running.followed(key), brief=task.basis["brief"])
+        except NothingFeasibleError as error:
+            problem = str(error)
+        ours = {"state": tuner.state(key).dump(), "advice": advice, "problem": problem}
+        assert json.encode(theirs) == json.encode(ours)
+
+
+def test_results_are_taken_over_and_can_be_derived_from_history(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offer(tuning, owner, [helper])
+    settle(owner, [helper])
+    shared = elsewhere(tuning.store.steps(NAME, 1000))
+    assert len(shared) > 3
+    kept = [tuning.store.derivation(one) for _, one, _ in tuning.store.derivable(NAME, limit=1000)]
+    said = [one for one in kept if one and shared.get(one.context_key) == one.sequence]
+    assert said
+    assert all(derive(tuning.store, one).same for one in said[:5])
+    assert {row.name: row.searched for row in tuning.store.instances()} == {
+        "a": 0,
+        "b": len(shared),
+    }
+    heard = owner.heard.of(telemetry.StepCommitted)
+    assert sum(step.contexts_searched_elsewhere for step in heard) == len(shared)
+    assert len(helper.lines.of("contexts searched for another instance")) == 1
+    assert tasks(tuning) == 0
+    states = owner.stage._books[NAME].tuner.contexts
+    assert {state.searched >= 0 for state in states.values()} == {True}
+
+
+def test_what_a_lost_helper_had_taken_is_searched_by_the_owner(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offer(tuning, owner, [helper])
+    lost = claimed(tuning, ttl_s=-1.0)
+    settle(owner)
+    assert elsewhere(tuning.store.steps(NAME, 1000)) == {}
+    assert owner.stage._books[NAME].tuner.contexts[lost.context_key].searched >= 0
+    assert tasks(tuning) == 0
+    with tuning.store.transaction() as tx:  # it was only paused
+        assert not tx.finish_search(lost.id, "b/1", searcher(helper).search(lost))
+
+
+def test_what_was_made_from_something_that_has_changed_is_dropped(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    (key, *_) = offer(tuning, owner, [helper])
+    task = claimed(tuning)
+    assert task.context_key == key
+    n = task.basis["states"][key]["context"]["n"]
+    last = tuning.store.study(NAME).last_sequence  # type: ignore[union-attr]
+    tuning.add(random_jobs(2, first=last + 1, seed=5, sizes=[n]))
+    with tuning.store.transaction() as tx:
+        assert tx.finish_search(task.id, "b/1", searcher(helper).search(task))
+    settle(owner)
+    assert key not in elsewhere(tuning.store.steps(NAME, 1000))
+    assert owner.stage._books[NAME].tuner.contexts[key].searched > task.sequence
+
+
+def test_what_an_order_changed_meanwhile_is_dropped(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    (key, *_) = offer(tuning, owner, [helper])
+    task = claimed(tuning)
+    with tuning.store.transaction() as tx:
+        assert tx.finish_search(task.id, "b/1", searcher(helper).search(task))
+    tuning.command("pin", context={}, config={"z": False})
+    settle(owner)
+    assert key not in elsewhere(tuning.store.steps(NAME, 1000))
+    assert not any(
+        c.config["z"] for c in tuning.said(task.basis["states"][key]["context"]["n"]).candidates
+    )
+
+
+def test_a_result_for_an_earlier_holder_of_the_study_changes_nothing(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offer(tuning, owner, [helper])
+    task = claimed(tuning)
+    result = searcher(helper).search(task)
+    owner.stage.close()  # and another one takes over
+    third = join(tuning, "c")
+    while NAME not in third.stage._books:
+        third.stage.step()
+    assert tasks(tuning) == 0
+    before = tuning.store.context_states(NAME), tuning.store.study_state(NAME), tuning.rows()
+    with tuning.store.transaction() as tx:
+        assert not tx.finish_search(task.id, "b/1", result)
+    assert before == (
+        tuning.store.context_states(NAME),
+        tuning.store.study_state(NAME),
+        tuning.rows(),
+    )
+
+
+def test_one_of_another_build_takes_nothing_and_the_owner_goes_on_alone(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offer(tuning, owner, [helper])
+    searcher(helper).made_by = "21-older"
+    assert not helper.stage.step()
+    settle(owner, [helper])
+    assert elsewhere(tuning.store.steps(NAME, 1000)) == {}
+    assert tasks(tuning) == 0
+    assert NAME in owner.stage.offers._rests  # and offers nothing for a while
+
+
+def test_a_search_that_fails_elsewhere_is_told_and_left_to_the_owner(
+    tuning: Tuning, owner: Instance, helper: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(tuning, owner, [helper])
+
+    def fail(*_: object) -> bytes:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(searcher(helper), "search", fail)
+    settle(owner, [helper])
+    assert len(helper.lines.of("search for another instance failed: it goes on alone")) == 1
+    assert elsewhere(tuning.store.steps(NAME, 1000)) == {}
+    assert {state.searched >= 0 for state in owner.stage._books[NAME].tuner.contexts.values()} == {
+        True
+    }
+
+
+@pytest.mark.parametrize("why", ["switched off", "alone", "busy"])
+def test_nothing_is_offered_where_nobody_is_to_help(tuning: Tuning, why: str) -> None:
+    owner = join(tuning, "a", TuneSettings(share_searches=why != "switched off"))
+    tuning.publish()
+    assert owner.stage.step()
+    others = [] if why == "alone" else [join(tuning, "b")]
+    if why == "busy":
+        assert others[0].stage.placement is not None
+        with tuning.store.transaction() as tx:
+            assert tx.take_lease("study/other", "b/1", 600.0) == 1
+            assert tx.renew_lease("study/other", "b/1", 1, 600.0, spent_s=200.0)
+    with pytest.raises(AssertionError, match="nothing was offered"):
+        offer(tuning, owner, others)
+    assert tasks(tuning) == 0
+    assert len(owner.stage._books[NAME].tuner.contexts) > 20
+    assert owner.stage._books[NAME].due == []
