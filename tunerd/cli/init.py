@@ -87,6 +87,12 @@ def _role_option(name: str, meaning: str, *, several: bool = False) -> Callable[
     show_default=True,
     help="Which report of a run is its job, where FILE has several of each.",
 )
+@click.option(
+    "--columns",
+    "header",
+    metavar="NAME,NAME,...",
+    help="Names of the columns of a CSV that has none, in their order.",
+)
 @click.option("--yes", is_flag=True, help="Ask nothing, also on a terminal.")
 @click.option("--force", is_flag=True, help="Overwrite the study if there is one.")
 @json_option
@@ -101,6 +107,7 @@ def init(
     unit: str | None,
     export: str,
     reports: str,
+    header: str | None,
     yes: bool,
     force: bool,
     as_json: bool,
@@ -133,7 +140,12 @@ def init(
     from tunerd.lab.tables.guess import UserAnswers
 
     answers = UserAnswers(objective, goal, _roles(columns))
-    _from_table(file, request, answers, unit, export, reports)
+    from tunerd.lab.tables.files import ReadOptions
+
+    first = "last" if reports == "best" else reports
+    names = tuple(name.strip() for name in (header or "").split(",") if name.strip())
+    reading = ReadOptions(export, first, header=names)
+    _from_table(file, request, answers, unit, reading, best=reports == "best")
 
 
 @dataclass(frozen=True)
@@ -160,8 +172,9 @@ def _from_table(
     request: DraftRequest,
     given: "UserAnswers",
     unit: str | None,
-    export: str,
-    reports: str,
+    reading: "ReadOptions",
+    *,
+    best: bool,
 ) -> None:
     """Draft a study for a table; says what each column was taken for, and what to do next."""
     from tunerd.lab.tables.draft import draft, study_name
@@ -170,7 +183,7 @@ def _from_table(
     called = _checked_name(request.name) if request.name is not None else study_name(file)
     target = request.target(called, _folder())
     interactive = not request.yes and sys.stdin.isatty() and sys.stderr.isatty()
-    table, guesses, unit = _guessed(file, export, reports, given, unit, interactive=interactive)
+    table, guesses, unit = _guessed(file, reading, given, unit, best=best, interactive=interactive)
     made = draft(guesses, called, file, unit)
     for line in _told(file, guesses, made.names, table.told()):
         click.echo(line, err=True)
@@ -196,24 +209,24 @@ def _say_what_next(target: Path, guesses: int, called: str, file: Path) -> None:
 
 def _guessed(
     file: Path,
-    export: str,
-    reports: str,
+    reading: "ReadOptions",
     given: "UserAnswers",
     unit: str | None,
     *,
+    best: bool,
     interactive: bool,
 ) -> "tuple[TableFile, TableGuess, str | None]":
     """What the columns of a table are, with the table and the objective's unit; a person is asked
     where that is not sure."""
-    from tunerd.lab.tables.files import ReadOptions
     from tunerd.lab.tables.guess import guess
 
-    table, rows_read = _look_at(file, ReadOptions(export, "last" if reports == "best" else reports))
+    table, rows_read = _look_at(file, reading)
     try:
         guesses = guess(rows_read, given)
-        if reports == "best":
+        if best:  # of a trial's reports; by which metric, the first look said
             metric = guesses.objective.column.name
-            table, rows_read = _look_at(file, ReadOptions(export, reports, metric, guesses.goal))
+            reading = replace(reading, reports="best", metric=metric, goal=guesses.goal)
+            table, rows_read = _look_at(file, reading)
             given = replace(given, objective=metric, goal=guesses.goal)
             guesses = guess(rows_read, given)
         if interactive:

@@ -19,7 +19,7 @@ from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.lab.tables.draft import draft, study_name
-from tunerd.lab.tables.files import TableFile, TableRow, open_table
+from tunerd.lab.tables.files import AS_IT_STANDS, ReadOptions, TableFile, TableRow, open_table
 from tunerd.lab.tables.guess import UserAnswers, guess
 from tunerd.lab.tables.mapping import TableReader, UnusableRow
 from tunerd.lab.tables.profile import profile
@@ -28,8 +28,10 @@ from tunerd.lab.tables.values import status_in
 NOTHING = UserAnswers()
 
 
-def drafted(path: Path, given: UserAnswers = NOTHING) -> tuple[str, Study, TableFile]:
-    table = open_table(path)
+def drafted(
+    path: Path, given: UserAnswers = NOTHING, reading: ReadOptions = AS_IT_STANDS
+) -> tuple[str, Study, TableFile]:
+    table = open_table(path, reading)
     text = draft(guess(profile(table), given), study_name(path), path).text
     return text, parse_study(text), table
 

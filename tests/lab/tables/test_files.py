@@ -336,9 +336,8 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     assert "is a folder" in str(_error(tmp_path))
     for empty in (b"", b"\n \n", b"\xef\xbb\xbf", gzip.compress(b"")):
         assert "is empty" in refusal(path, empty)
-    assert "has numbers" in refusal(path, "1,2.5\n3,4\n")
+    assert "no names of columns" in refusal(path, "1,2.5\n3,4\n")
     assert "no column names" in refusal(path, ",,\n1,2,3\n")
-    assert "same name: 'a'" in refusal(path, "a,b,a\n1,2,3\n")
     assert "neither a text table" in refusal(path, b"\x7fELF\0\0")
     assert "not UTF-8" in refusal(path, b"caf\xe9,\xc3\xa9\n1,2\n")
     assert "line 1 is not a JSON object" in refusal(tmp_path / "jobs.jsonl", "a,b\n1,2\n")
@@ -351,7 +350,6 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     [
         ("- id: 0\n  config:\n    tp: 1\n- id: 1\n", "'- id: 0'. Write"),
         ("=====\nHPLinpack 2.3, of 2018\n=====\nT/V  N  NB\nWR1  10  96\n", "'HPLinpack 2.3"),
-        ("train,host=a,tp=1 tps=3.5 17\ntrain,host=b,tp=2 tps=4.5 18\n", "'train,host=a"),
         ("- {tp: 1, tps: 3.5}\n- {tp: 2, tps: 4.5}\n", "yq -o json"),
         ("2026-03-01 10:00:00,12 INFO a\n2026-03-01 10:00:01,12 INFO b\n", "INFO a"),
         (f"# {'x' * 500}\nsome words\n", f"{'x' * 58}...'"),

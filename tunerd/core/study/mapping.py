@@ -117,6 +117,11 @@ class MappingTable(StudyFileTable):
         description="Which report of a run is the job, where a table has several of each: the last,"
         " the one with the best objective, or all of them.",
     )
+    header: list[Text] = Field(
+        default_factory=list,
+        max_length=1_000,
+        description="Names of the columns of a CSV that has none, in their order.",
+    )
     columns: dict[str, Text | ColumnTable | list[Text]] = Field(
         default_factory=dict,
         max_length=10_000,

@@ -29,7 +29,15 @@ from tunerd.lab.tables.vocabulary import (
     MetricPhrase,
 )
 
-__all__ = ["ColumnName", "identifier", "is_of_parameters", "read_name", "unit_of", "words"]
+__all__ = [
+    "ColumnName",
+    "identifier",
+    "is_of_parameters",
+    "read_name",
+    "unit_of",
+    "without_number",
+    "words",
+]
 
 Class = Literal["context", "parameter", "measured", "status", "label"]
 """What a name can say that a column is."""
@@ -94,6 +102,7 @@ _EXPANDED = {
     "tput": "throughput",
     **dict.fromkeys(("thpt", "thrpt", "thruput", "xput", "durchsatz"), "throughput"),
     **dict.fromkeys(("laufzeit", "rechenzeit"), "run time"),
+    **dict.fromkeys(("zeitstempel", "horodatage", "zeitpunkt"), "timestamp"),
     "dauer": "duration",
     "zeit": "time",
     "toks": "token",
@@ -206,6 +215,11 @@ _SECTIONS: dict[str, Class] = {
 """What records of other tools call the parts of a run: ``params.lr``, ``metrics/loss``."""
 
 
+def without_number(name: str) -> str:
+    """A name without the number that tells it from another column's: ``time`` of ``time (2)``."""
+    return re.sub(r" \(\d{1,4}\)$", "", name)
+
+
 def _named(table: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
     """A vocabulary in the words that names are read as."""
     weights: dict[tuple[str, ...], float] = {}
@@ -261,6 +275,7 @@ class ColumnName:
 
 def read_name(name: str) -> ColumnName:
     """What a name says: its phrases, longest first; the last words say most."""
+    name = without_number(name)
     section, leaf = _section(name)
     rate = rate_of(leaf)
     timed = rate is None and name.lower().startswith(("timing", "timings")) and section is not None
@@ -364,7 +379,8 @@ def _certainly_measured(found: Sequence[str]) -> bool:
         return False
     if word_set & STATISTICS or word_set & OUTCOMES or (word_set & MISHAPS and "max" not in found):
         return True
-    if word_set & DEVICES and word_set & SENSORS and "memory" not in word_set:
+    sensed = SENSORS | {"pct"}  # %cpu, and the percent of CPU that a job got
+    if word_set & DEVICES and word_set & sensed and "memory" not in word_set:
         return True
     # "max memory" alone may be asked for; a maximum of what is never asked for is taken.
     taken = word_set & TAKEN - ({"max"} if "memory" in word_set else set())
@@ -429,6 +445,8 @@ def _section(name: str) -> tuple[Class | None, str]:
     for place in range(len(sections), 0, -1):
         section = _SECTIONS.get(sections[place - 1].lower())
         if section is not None and last:
+            if section == "parameter" and not {"output", "outputs"}.isdisjoint(sections):
+                section = "measured"  # what a step of a workflow gives
             return section, separator.join([*sections[place:], last])
     return None, name
 
@@ -475,7 +493,7 @@ _SHOWN = {"gpu": "GPU", "cpu": "CPU", "tpu": "TPU", "tok": "token"}
 
 def unit_of(name: str) -> str:
     """The unit that a name ends in: ``tokens/s/GPU`` of ``tokens_per_s_per_gpu``; "" for none."""
-    leaf = _section(name)[1]
+    leaf = _section(without_number(name))[1]
     rate = rate_of(leaf)
     if rate is not None and rate.unit is not None:
         return rate.unit

@@ -12,12 +12,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 
-from tunerd.lab.tables.header_rows import MOST_LINES, are_units, has_data, joined
+from tunerd.lab.tables.header_rows import MOST_LINES, are_units, has_data, joined, like_data
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine
 from tunerd.lab.tables.text_reader import TextReader, is_comment, told_by_excel
 
-__all__ = ["CsvHeader", "csv_header", "csv_rows", "is_prose", "lines_above", "sniffed"]
+__all__ = [
+    "CsvHeader",
+    "csv_header",
+    "csv_rows",
+    "is_prose",
+    "lines_above",
+    "sniffed",
+    "values_for_names",
+]
 
 DELIMITERS = ",\t;|"
 MOST_ABOVE, LEAST_ROWS = 40, 3
@@ -80,6 +89,34 @@ def is_prose(sample: str, delimiter: str) -> bool:
     return moments or (len(first) > 1 and 2 * alike >= len(first))
 
 
+def values_for_names(sample: str, delimiter: str) -> tuple[str, ...]:
+    """What stands in the first line of a CSV that has no names of columns; () where it has.
+
+    Such a line has a number in each column that has numbers below. Names of columns may be numbers
+    too, but then nothing else in their line looks like what stands below it.
+    """
+    records = _sampled(sample, delimiter)
+    lines = [_stripped(fields) for fields in records if not is_comment(fields[0])]
+    above = records[0] if records and is_comment(records[0][0]) else ()
+    if lines and len(above) == len(lines[0]):
+        return ()  # that comment may have them
+    first, rows = lines[0] if lines else (), [row for row in lines[1:] if len(row) == len(lines[0])]
+    columns = [[row[place] for row in rows if row[place]] for place in range(len(first))]
+    numeric = [bool(column) and all(map(like_data, column)) for column in columns]
+    if not any(numeric) or not all(map(like_data, compress(first, numeric))):
+        return ()
+    texts = [
+        (text, column) for text, column, n in zip(first, columns, numeric, strict=True) if not n
+    ]
+    alike = any(_form(text) in map(_form, column) for text, column in texts if text)
+    return first if alike or not any(text for text, _ in texts) else ()
+
+
+def _form(text: str) -> str:
+    """What a text has in common with others that only have other numbers."""
+    return re.sub(r"\d+", "0", text)
+
+
 def _sampled(sample: str, delimiter: str) -> list[list[str]]:
     """Records of a sample that are not empty, up to what cannot be read."""
     reader = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
@@ -92,9 +129,9 @@ def _sampled(sample: str, delimiter: str) -> list[list[str]]:
 def _above(records: Sequence[Sequence[str]]) -> int:
     """How many records stand above one that has as many fields as most, all of them names, over
     numbers. 0 where that is not plain."""
-    counts = Counter(map(len, records))
-    width, rows = counts.most_common(1)[0] if records else (0, 0)
-    if width < 2 or rows < LEAST_ROWS or 2 * rows < len(records):
+    counts = Counter(len(fields) for fields in records if not _is_ruled(fields))
+    width, rows = counts.most_common(1)[0] if counts else (0, 0)
+    if width < 2 or rows < LEAST_ROWS or 2 * rows < counts.total():
         return 0
     for place, fields in enumerate(records[: MOST_ABOVE + 1]):
         names = [name for name in _stripped(fields) if name]
@@ -192,6 +229,13 @@ def _is_number(text: str) -> bool:
 
 
 _RULED = re.compile(r"[\s|+]*[-=:]{2,}[-=:\s|+]*")
+
+
+def _is_ruled(fields: Sequence[str]) -> bool:
+    """Whether a line only rules others off."""
+    return all(_RULED.fullmatch(field.strip()) for field in fields if field.strip())
+
+
 _FOOTER = re.compile(r"\(?\d+ rows?\b.*", re.IGNORECASE)
 AGAIN = "the header again"
 
@@ -271,9 +315,7 @@ def _no_row(file: TextReader, header: CsvHeader, fields: Sequence[str]) -> str |
             return AGAIN if again else "a comment"
     if len(fields) == 1 and _FOOTER.fullmatch(first):
         return "a footer"
-    if start in "-=+|:" and all(
-        _RULED.fullmatch(field.strip()) for field in fields if field.strip()
-    ):
+    if start in "-=+|:" and _is_ruled(fields):
         return "a ruled line"
     return AGAIN if _is_header(header, fields) else None
 
@@ -296,9 +338,10 @@ def _named_again(
     texts = _stripped(fields)
     if texts == header.fields:
         return columns
-    place = {name.lower(): at for at, name in reversed(list(enumerate(header.fields)))}
-    places = [place.get(text.lower()) for text in texts]
-    return [None if at is None else columns[at] for at in places]
+    left: dict[str, list[str | None]] = {}
+    for name, column in zip(header.fields, columns, strict=True):
+        left.setdefault(name.lower(), []).append(column)
+    return [those.pop(0) if (those := left.get(text.lower())) else None for text in texts]
 
 
 def _csv_lines(file: TextReader, delimiter: str) -> Iterator[tuple[list[str], str]]:

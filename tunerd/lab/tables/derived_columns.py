@@ -1,10 +1,12 @@
 """Columns that follow from others: ``total_cores`` is ``n_workers`` times what ``vm_type`` has."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import combinations, islice, permutations
+from functools import reduce
+from itertools import combinations, islice
+from operator import and_
 
 import numpy as np
 
@@ -127,9 +129,8 @@ def rule_of(
                 return DerivationRule(product.factors)
     if name.weight("parameter") >= 3:
         return None
-    for thing in others:
-        if thing.kind != "category" or thing.name not in tuned:
-            continue
+    things = (c for c in others if c.kind == "category" and c.name in tuned)
+    for thing in islice(things, MOST):
         if determines(grouped([thing], len(column.codes)), column):
             return DerivationRule((), thing.name, _whole(_factors(column.numbers, thing), thing))
         for number in multiples.of(column, thing):
@@ -149,19 +150,38 @@ def rounded_of(
     rounding = 0.51 * 10.0 ** -max(map(_decimals, values))
     most = column.distinct if "per" in name.words else column.distinct - 1
     numbers = [c for c in inputs if c.numeric and c is not column and 1 < c.distinct <= most][:MOST]
-    for first, second in permutations(numbers, 2):
+    for first, second in _nearly_made(column, numbers, rounding):
         products = [first.numbers / second.numbers]
         products += [first.numbers * second.numbers] if first.place < second.place else []
         for product in products:
             gaps = np.abs(product - column.numbers)[np.isfinite(column.numbers)]
-            rows = len(np.unique(np.stack([first.codes, second.codes]), axis=1)[0])
-            if rows < SEVERAL + 1 or not np.isfinite(gaps).all() or gaps.max(initial=0) > rounding:
+            if not np.isfinite(gaps).all() or gaps.max(initial=0) > rounding:
+                continue
+            if len(np.unique(np.stack([first.codes, second.codes]), axis=1)[0]) <= SEVERAL:
                 continue
             exact = gaps.max(initial=0) <= 1e-9 * float(np.nanmax(np.abs(column.numbers)))
             fine = rounding < 0.05 * float(np.nanmin(np.abs(product)))
             if (fine and not exact) or ("per" in name.words and fine):
                 return DerivationRule(follows=(first.name, second.name))
     return None
+
+
+def _nearly_made(
+    column: ColumnProfile, numbers: Sequence[ColumnProfile], rounding: float
+) -> Iterator[tuple[ColumnProfile, ColumnProfile]]:
+    """The pairs of numbers of which a column is the product or the quotient in its first rows."""
+    if len(numbers) < 2:
+        return
+    few = np.stack([number.numbers[:SCREENED] for number in numbers])
+    made = column.numbers[:SCREENED]
+    with np.errstate(all="ignore"):
+        apart = [
+            (np.abs(pairs - made) > rounding).any(axis=2)
+            for pairs in (few[:, None] / few[None], few[:, None] * few[None])
+        ]
+    for first, second in np.argwhere(~(apart[0] & apart[1])):
+        if first != second:
+            yield numbers[first], numbers[second]
 
 
 def _decimals(value: float) -> int:
@@ -186,13 +206,12 @@ def total_of(
     for product in products([column, *others], times_of=column.name):
         if product.total == column.name:
             return DerivationRule(product.factors, times=float(product.times))
-    for thing in inputs.values():
-        if thing.kind == "category":
-            for other in _whole_inputs(multiples.of(column, thing), inputs):
-                has = _multiple(column, other, thing)
-                if has is not None and min(has.values()) > 1 and _is_told(column, other):
-                    # Nobody knows what a value of it has that comes later.
-                    return DerivationRule(follows=(other.name, thing.name))
+    for thing in islice((c for c in inputs.values() if c.kind == "category"), MOST):
+        for other in _whole_inputs(multiples.of(column, thing), inputs):
+            has = _multiple(column, other, thing)
+            if has is not None and min(has.values()) > 1 and _is_told(column, other):
+                # Nobody knows what a value of it has that comes later.
+                return DerivationRule(follows=(other.name, thing.name))
     return None
 
 
@@ -231,6 +250,7 @@ def following(
     rows = np.unique(np.stack([column.codes for column in among], axis=1), axis=0)
     if len(rows) < 3:
         return {}
+    pairs = _alike_pairs(rows)
     multiplied = {name for product in products(among) for name in (product.total, *product.factors)}
     rules: dict[str, DerivationRule] = {}
     places = sorted(range(len(among)), key=lambda place: (-among[place].distinct, -place))
@@ -247,7 +267,7 @@ def following(
             and among[other].name not in rules
             and not _switches(column, among[other])
         )
-        rule = _fixed_by(place, list(islice(others, MOST)), among, rows, names, tuned)
+        rule = _fixed_by(place, list(islice(others, MOST)), among, rows, pairs, names, tuned)
         if rule is not None and not (column.name in tuned and _is_part(rule)):
             rules[column.name] = rule
     return rules
@@ -271,6 +291,7 @@ def _fixed_by(
     others: Sequence[int],
     among: Sequence[ColumnProfile],
     rows: IntArray,
+    pairs: Sequence[int],
     names: Mapping[str, ColumnName],
     tuned: Collection[str],
 ) -> DerivationRule | None:
@@ -284,6 +305,9 @@ def _fixed_by(
             enough = column.distinct > most if free == size else column.distinct >= 2 * most
             if not free or (size > 1 and not enough):
                 continue
+            together = reduce(and_, (pairs[place_by] for place_by in by))
+            if together & ~pairs[place]:
+                continue  # two of the first rows differ in nothing else
             brought = [place_by for place_by in by if among[place_by].name not in tuned]
             if brought and _fixed_groups(rows, brought, place):
                 continue  # what is tuned has no part in it
@@ -323,14 +347,27 @@ def _is_grid(groups: int, by: Sequence[ColumnProfile], column: ColumnProfile) ->
     return len(by) > 1 and groups == cells >= FEWEST and 10 * column.distinct >= 8 * groups
 
 
+PAIRED = 200
+"""Rows of which all pairs are looked at: they rule nearly everything out, and cost little."""
+
+
+def _alike_pairs(rows: IntArray) -> list[int]:
+    """For each column the pairs of the first rows that are alike in it, as bits."""
+    first, second = np.triu_indices(min(PAIRED, len(rows)), 1)
+    return [
+        int.from_bytes(np.packbits(codes[first] == codes[second]).tobytes(), "big")
+        for codes in rows.T
+    ]
+
+
 def _fixed_groups(rows: IntArray, by: Sequence[int], place: int) -> int:
     """How many combinations of some columns there are, where each fixes another; else 0."""
-    groups = 0
-    for part in (rows[:200], rows):  # a few rows rule nearly everything out, and cost little
-        groups = len(np.unique(part[:, by], axis=0))
-        if len(np.unique(part[:, [*by, place]], axis=0)) != groups:
-            return 0
-    return groups
+    width = int(rows.max(initial=0)) + 2
+    keys = np.zeros(len(rows), dtype=np.int64)
+    for column in by:  # at most three of 20,000 values each, and the other
+        keys = keys * width + rows[:, column] + 1
+    groups = len(np.unique(keys))
+    return groups if len(np.unique(keys * width + rows[:, place] + 1)) == groups else 0
 
 
 def _ratio(column: ColumnProfile, other: ColumnProfile) -> float | None:

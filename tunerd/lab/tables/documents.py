@@ -251,7 +251,10 @@ def taken_apart(value: Any) -> list[Any]:
         return value
     if not isinstance(value, dict):
         return [value]
-    return _columns(value) or _listed(value) or _keyed(value) or _inside(value) or [value]
+    for shape in (_columns, _deep_runs, _listed, _keyed, _inside):
+        if records := shape(value):
+            return records
+    return [value]
 
 
 def _columns(value: Mapping[str, Any]) -> list[Any]:
@@ -288,6 +291,40 @@ def _listed(value: Mapping[str, Any]) -> list[Any]:
     if all(map(_is_group, lists[longest])):
         return [run for record in records for run in _listed(record)]
     return records
+
+
+def _deep_runs(value: Mapping[str, Any]) -> list[Any]:
+    """Records of the longest list within records whose entries say what was set and what was
+    measured, each with what is said of all of them; none where it stands at the top."""
+    best: tuple[list[Any], dict[str, Any]] = [], {}
+    open_ = [(value, dict[str, Any](), 0)]
+    while open_:
+        part, shared, depth = open_.pop()
+        for name, inner in part.items():
+            if isinstance(inner, dict) and depth < MOST_DEEP:
+                beside = {n: p for n, p in part.items() if n != name and not isinstance(p, list)}
+                open_.append((inner, _merged(shared, beside), depth + 1))
+            elif depth and len(best[0]) < len(inner if isinstance(inner, list) else ()):
+                scalars = {n: p for n, p in part.items() if not isinstance(p, list)}
+                best = (inner, _merged(shared, scalars)) if _are_runs(inner) else best
+    return [_merged(best[1], record) for record in best[0]]
+
+
+def _are_runs(records: list[Any]) -> bool:
+    """Whether these are records of which the first has a setting and a measurement."""
+    if len(records) < FEWEST_RUNS or not all(isinstance(record, dict) for record in records):
+        return False
+    try:
+        names = [read_name(name) for name in list(flattened(records[0]))[:MOST_NAMES]]
+    except (ValueError, RecursionError):
+        return False
+    set_ = any(n.weight("parameter") >= 2 > n.weight("measured") for n in names)
+    return set_ and any(n.weight("measured") >= 2 > n.weight("parameter") for n in names)
+
+
+FEWEST_RUNS = 3
+MOST_DEEP, MOST_NAMES = 8, 100
+"""Records within records, and names of one, that are looked at."""
 
 
 def _is_group(record: Mapping[str, Any]) -> bool:

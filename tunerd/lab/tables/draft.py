@@ -12,6 +12,7 @@ import numpy as np
 
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError, ValidationProblem
+from tunerd.events.quantities import SPREAD
 from tunerd.lab.tables.column_names import identifier, unit_of
 from tunerd.lab.tables.devices import lookups
 from tunerd.lab.tables.draft_mapping import NEVER, StudyNames, mapping_lines
@@ -104,6 +105,8 @@ def _objective(guesses: TableGuess, names: StudyNames, unit: str | None) -> list
     unit_text, unit_why = unit_of(objective.column.name), "from its name"
     if not unit_text and objective.column.name in guesses.profile.units:
         unit_text, unit_why = guesses.profile.units[objective.column.name], "the table says so"
+    if not unit_text and (written := objective.column.written.notation.unit) not in ("", SPREAD):
+        unit_text, unit_why = written, "stands behind its numbers"
     if unit is not None:
         unit_text, unit_why = unit, "you said so"
     values = guesses.values

@@ -38,6 +38,8 @@ class StudyNames:
 def mapping_lines(guesses: TableGuess, names: StudyNames) -> list[str]:
     """What ``tunerd import`` has to know about this table."""
     lines = _export(guesses)
+    if header := guesses.profile.reading.header:
+        lines += entry("header", list(header), "you said so: the table has no names of columns")
     for role, key in (("job_id", "job_id"), ("user", "user")):
         lines += [f"{key} = {text_of(guess.column.name)}" for guess in guesses.having(role)]  # type: ignore[arg-type]
     for guess in guesses.having("finished_at"):

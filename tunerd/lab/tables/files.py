@@ -4,7 +4,6 @@ What the file is, its content says; its name only where the content leaves it op
 """
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,9 +14,9 @@ from typing import Literal
 
 import msgspec
 
-from tunerd.core.study.context_key import clean_value
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import open_regular
+from tunerd.lab.tables.column_names import without_number
 from tunerd.lab.tables.csv_tables import (
     CsvHeader,
     csv_header,
@@ -25,11 +24,13 @@ from tunerd.lab.tables.csv_tables import (
     is_prose,
     lines_above,
     sniffed,
+    values_for_names,
 )
 from tunerd.lab.tables.documents import document_records, is_document, is_log, log_records
 from tunerd.lab.tables.encodings import guessed_encoding
 from tunerd.lab.tables.exports import ReadOptions, TableHead, recognised
 from tunerd.lab.tables.folders import folder_bytes, folder_digest, folder_rows
+from tunerd.lab.tables.header_rows import distinct_names
 from tunerd.lab.tables.json_lines import json_rows
 from tunerd.lab.tables.merged_cells import MergedCells, merged_columns
 from tunerd.lab.tables.not_tables import advice_for
@@ -134,7 +135,11 @@ class TableFile:
         is_text = self.form not in ("parquet", "folder")
         encoding = guessed_encoding(text_encoding(self.path)) if is_text else ""
         letters = [f"is not UTF-8, and read as {encoding}{_A_GUESS}"] if encoding else []
-        return [*export, *letters, *self._merged.told(), *self.not_jobs.told()]
+        again = [
+            c for c in self.columns if c != (first := without_number(c)) and first in self.columns
+        ]
+        alike = [f"has names twice; the later columns are {', '.join(again[:5])}"] if again else []
+        return [*export, *letters, *alike, *self._merged.told(), *self.not_jobs.told()]
 
     def _without_empty(self) -> tuple[str | None, ...]:
         """The columns without those that have no name and no value: `sacct -p` ends lines with
@@ -246,12 +251,24 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
     with open_text(path) as file:
         delimiter = file.told_delimiter()
     delimiter = delimiter or sniffed(sample, "\t" if _named(path, ".tsv", ".tab") else ",")
-    above = lines_above(sample, delimiter)
-    if not above and (is_prose(sample, delimiter) or _is_yaml(start)):
-        raise _wrong(path, _no_table(start))
-    header = _header(path, delimiter, above)
-    names = [name or f"column_{place}" for place, name in enumerate(header.fields, 1)]
+    if reading.header:
+        header = CsvHeader(reading.header, line=0)
+    else:
+        above = lines_above(sample, delimiter)
+        if not above and (values := values_for_names(sample, delimiter)):
+            raise _wrong(path, _NO_NAMES.format(values=", ".join(values[:5])))
+        if not above and (is_prose(sample, delimiter) or _is_yaml(start)):
+            raise _wrong(path, _no_table(start))
+        header = _header(path, delimiter, above)
+    given = [name or f"column_{place}" for place, name in enumerate(header.fields, 1)]
+    names = distinct_names(given)
     return TableFile(path, "csv", _checked(path, names), delimiter, reading, header)
+
+
+_NO_NAMES = (
+    "has no names of columns above its first row, {values}. Name them in their order with --columns"
+    " threads,batch,time_s or, for an import, with header in [mapping]; or write that line above it"
+)
 
 
 def _start_of_table(path: Path, sample: str) -> str:
@@ -327,11 +344,6 @@ def _header(path: Path, delimiter: str, above: int) -> CsvHeader:
     if len(given) == 1 and len(names) > 2:
         title = f"{line} names one of {len(names)} columns ({given[0][:60]!r})"
         raise _wrong(path, f"{title}; take out what stands above their names")
-    if all(clean_value(name, "float") is not None for name in given):
-        shown = json.dumps(given[0])
-        raise _wrong(
-            path, f"{line} should have the names of the columns, but has numbers ({shown})"
-        )
     return header
 
 

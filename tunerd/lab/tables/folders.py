@@ -1,5 +1,5 @@
-"""Folders of runs as one table: MLflow's file store, Ray Tune's trials, JSON results of each run,
-or what a program printed of each. What the names of files and folders say is read too.
+"""Folders of runs as one table: MLflow's file store, Ray Tune's trials, a JSON result, a CSV or
+what a program printed of each run. What the names of files and folders say is read too.
 
 Only regular files are read, in the order of their names; links are not followed.
 """
@@ -33,6 +33,7 @@ _STATUSES = {"1": "RUNNING", "2": "SCHEDULED", "3": "FINISHED", "4": "FAILED", "
 """What numbers in MLflow's ``meta.yaml`` stand for."""
 _JSON = (".json", ".jsonl", ".ndjson")
 _LOGS = (".txt", ".log", ".out", "")
+_TABLES = (".csv", ".tsv")
 
 
 def folder_rows(folder: Path) -> Iterator[TableRow | UnreadableLine]:
@@ -48,8 +49,8 @@ def folder_rows(folder: Path) -> Iterator[TableRow | UnreadableLine]:
     if not number:
         message = (
             "is a folder without runs that are known: MLflow's store, Ray Tune's trials"
-            " (result.json), a JSON file for each run, or what a known program printed of each. A"
-            " table is a file"
+            " (result.json), a JSON file for each run, or what a known program printed of each, or"
+            " several CSVs"
         )
         raise MisconfiguredError([ValidationProblem(str(folder), message)])
 
@@ -113,8 +114,11 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
     logs = [path for path in texts if _is_log(path)] if len(texts) > len(documents) else []
     if len(logs) > len(documents):
         documents = []  # they say something about the runs
+    tables = [path for path in files if path.suffix.lower() in _TABLES]
+    if len(tables) > max(1, len(documents), len(logs)):
+        documents, logs = [], []
     runs: Mapping[Path, Iterable[TableRow | UnreadableLine]] = _by_folder(documents)
-    runs = runs or {path: _records(path) for path in documents or logs}
+    runs = runs or {path: _records(path) for path in documents or logs or tables}
     named = path_settings([path.relative_to(folder) for path in runs])
     tool = None
     for (path, rows), settings in zip(runs.items(), named, strict=True):
@@ -128,7 +132,7 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
             if isinstance(row, UnreadableLine):
                 yield row
                 continue
-            if not documents:
+            if logs and not documents:
                 tool = _same_tool(folder, tool, row)
             known = {name.rpartition(".")[2].lower() for name in (*beside, *row.values)}
             new = {name: value for name, value in settings.items() if name.lower() not in known}
@@ -147,6 +151,9 @@ def _same_tool(folder: Path, tool: Any, row: TableRow) -> Any:
 def _records(file: Path) -> Iterator[TableRow | UnreadableLine]:
     """The records in a file, or why there are none."""
     try:
+        if file.suffix.lower() in _TABLES:
+            yield from _table_rows(file)
+            return
         if file.suffix.lower() not in _JSON:
             yield from log_records(file)
             return
@@ -157,6 +164,18 @@ def _records(file: Path) -> Iterator[TableRow | UnreadableLine]:
                 yield row
     except OSError as error:
         yield UnreadableLine(0, str(error.strerror or error), str(file))
+
+
+def _table_rows(file: Path) -> Iterator[TableRow | UnreadableLine]:
+    """The rows of one of several tables in a folder; raises OSError where it is too large."""
+    from tunerd.lab.tables.files import ReadOptions, open_table  # which opens folders too
+
+    if file.stat().st_size > MAX_FILE:
+        raise OSError(f"has more than {MAX_FILE:,} bytes")
+    try:
+        yield from open_table(file, ReadOptions("none")).rows()
+    except MisconfiguredError as error:
+        yield UnreadableLine(0, error.problems[0].message, str(file))
 
 
 def _is_log(file: Path) -> bool:

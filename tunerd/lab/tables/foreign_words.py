@@ -21,6 +21,10 @@ def _table(text: str) -> dict[str, str]:
 
 _WORDS = _table("""
     throughput: 吞吐量 吞吐率 吞吐 スループット 처리량 пропускная_способность
+    timestamp: 时间戳 時間戳 タイムスタンプ 타임스탬프 временная_метка метка_времени
+    start time: 开始时间 開始時間 開始時刻 시작_시간 время_начала
+    end time: 结束时间 完成时间 結束時間 終了時刻 終了時間 종료_시간 время_окончания
+    date: 日期 日付 日時 날짜 дата
     latency: 延迟 时延 延遲 遅延時間 遅延 レイテンシー レイテンシ 지연_시간 지연시간 지연 задержка
     run time: 运行时间 执行时间 執行時間 実行時間 処理時間 실행_시간 실행시간 время_выполнения
     train time: 训练时间 訓練時間 学習時間 학습_시간 время_обучения
@@ -39,6 +43,7 @@ _WORDS = _table("""
     mode: 模式 モード 모드 режим
     status: 状态 狀態 状態 상태 статус состояние
     mean: 平均 평균 средняя среднее
+    result: 结果 結果 결과 результат
     request: 请求数 请求 請求 リクエスト 요청_수 요청 запросов
 """)
 _UNITS = _table("""
@@ -63,7 +68,7 @@ def _any_of(words: dict[str, str]) -> str:
 
 
 _UNIT = re.compile(rf"(?<![^\W\d_])(?:{_any_of(_UNITS)})(?![^\W\d_])", re.IGNORECASE)
-_WORD = re.compile(_any_of(_WORDS), re.IGNORECASE)
+_WORD = re.compile(_any_of(_WORDS).replace(r"\ ", "[ _]"), re.IGNORECASE)
 
 
 def in_english(name: str) -> str:
@@ -73,7 +78,7 @@ def in_english(name: str) -> str:
     text = _PER_SECOND.sub(r"\1\2 per s", name.translate(_WIDE))
     if "/" in text or re.search(r"[(\[,]", text):
         text = _UNIT.sub(lambda unit: _UNITS[unit[0].lower()], text)
-    return _WORD.sub(lambda word: f" {_WORDS[word[0].lower()]} ", text).strip()
+    return _WORD.sub(lambda word: f" {_WORDS[word[0].lower().replace('_', ' ')]} ", text).strip()
 
 
 _LETTER = re.compile(r"[\u0400-\u04ff\u3041-\u30fa\u3400-\u9fff\uac00-\ud7a3]")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tunerd.lab.tables.row_filter import is_unit
 
-__all__ = ["MOST_LINES", "are_units", "has_data", "joined"]
+__all__ = ["MOST_LINES", "are_units", "distinct_names", "has_data", "joined", "like_data"]
 
 MOST_LINES = 4
 """Lines of a header."""
@@ -14,9 +14,27 @@ Fields = tuple[str, ...]
 _LIKE_DATA = re.compile(r"[+-]?[$€£]?[.,]?\d[\d.,:'eE+-]*(?:\s?[A-Za-zµ%/]{0,4})?")
 
 
+def distinct_names(names: Sequence[str]) -> Fields:
+    """The names with a number behind each that stood there before: ``time``, ``time (2)``."""
+    taken, counts = set(names), dict[str, int]()
+    distinct: list[str] = []
+    for name in names:
+        unique, count = name, counts.get(name, 0) + 1
+        while count > 1 and (unique := f"{name} ({count})") in taken:
+            count += 1
+        counts[name] = count
+        distinct.append(unique)
+    return tuple(distinct)
+
+
 def has_data(fields: Fields) -> bool:
     """Whether a line below names of columns is no part of the header: it has a number."""
-    return any(map(_LIKE_DATA.fullmatch, fields))
+    return any(map(like_data, fields))
+
+
+def like_data(text: str) -> bool:
+    """Whether a text is a number, in whatever notation."""
+    return _LIKE_DATA.fullmatch(text) is not None
 
 
 def are_units(fields: Fields) -> bool:

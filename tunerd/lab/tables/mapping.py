@@ -90,7 +90,8 @@ def reading_of(study: Study, mapping: MappingTable) -> ReadOptions:
     entry = mapping.columns.get(objective.metric)
     column = entry.column if isinstance(entry, ColumnTable) else entry
     metric = column if isinstance(column, str) else objective.metric
-    return ReadOptions(mapping.export, mapping.reports, metric, objective.goal)
+    header = tuple(mapping.header)
+    return ReadOptions(mapping.export, mapping.reports, metric, objective.goal, header)
 
 
 class TableReader:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import cast
 
+import numpy as np
+
 from tunerd.core.study.mapping import JobStatus
 from tunerd.events.job import JOB_SCHEMA
 from tunerd.events.times import read_time
@@ -177,10 +179,10 @@ def _status_weight(column: ColumnProfile, name: ColumnName) -> float:
     if column.kind == "int":
         small = all(isinstance(value, int) and 0 <= value < 256 for value in column.counts)
         coded = bool({"code", "exit", "exitcode", "exitval", "returncode"} & set(name.words))
-        coded_by_name = name.words in (("rc",), ("error",), ("errno",), ("err",))
+        coded_by_name = name.words in (("rc",), ("error",), ("errno",), ("err",), ("exit",))
         if coded_by_name and column.name.strip().lower() != "errors":
             return 4.0 if small and column.counts.get(0, 0) > 0 else 0.0
-        counted = re.search(r"count|num|#", column.name, re.IGNORECASE) is not None
+        counted = re.search(r"count|num|#|per|/", column.name, re.IGNORECASE) is not None
         truth = set(column.counts) <= {0, 1} and name.weight("status") > others and not counted
         return name.weight("status") - 0.5 if small and (coded or truth) else 0.0
     clear = {"succeeded", "out_of_memory", "failed", "timeout", "cancelled", "preempted"}
@@ -202,13 +204,24 @@ def is_time(column: ColumnProfile, name: ColumnName) -> bool:
     if column.kind == "datetime":
         return True
     named = any((word in TIMES) for word in name.words)
-    if not column.numeric or not named or name.weight("parameter") >= 3 or not column.counts:
+    if not column.numeric or name.weight("parameter") >= 3 or not column.counts:
+        return False
+    if not named and (max(name.weights.values(), default=0.0) >= 1 or not _rises(column)):
         return False
     numbers = [float(value) for value in column.counts if isinstance(value, int | float)]
     return any(
         _FIRST.timestamp() * many <= min(numbers) and max(numbers) <= _LAST.timestamp() * many
         for many in (1, 1_000, 1_000_000, 1_000_000_000)
     )
+
+
+def _rises(column: ColumnProfile) -> bool:
+    """Whether many numbers of a narrow range rise, or fall, from row to row, as moments do."""
+    numbers = column.numbers[np.isfinite(column.numbers)]
+    steps = np.diff(numbers)
+    narrow = len(numbers) >= 8 and float(np.ptp(numbers)) < 0.2 * abs(float(numbers[0]))
+    moving = 2 * column.distinct > column.present
+    return bool(narrow and moving and ((steps >= 0).all() or (steps <= 0).all()))
 
 
 def _words(text: str) -> frozenset[str]:
@@ -297,6 +310,16 @@ def _why_no_part(
     return None
 
 
+_OF_PARTS = (("label",), ("tag",))
+"""Names of labels that are as well of the parts of a load: what JMeter calls a kind of request."""
+
+
+def _is_crossed(column: ColumnProfile) -> bool:
+    """Whether few values stand equally often, several times each."""
+    several = column.present >= 3 * column.distinct and 2 <= column.distinct <= FEW_VALUES
+    return several and len(set(column.counts.values())) == 1
+
+
 _ALSO_SETTINGS = {"port", "line", "link", "trace", "level", "sweep", "id"}
 """Words of labels that are as well of what is set: ports, cache lines, sweeps."""
 _IDS_OF_ROWS = {"job", "run", "trial", "task", "experiment", "app", "seed", "process"} | USERS
@@ -356,6 +379,8 @@ def _of_machines(column: ColumnProfile, name: ColumnName) -> str:
 
 def _named(column: ColumnProfile, name: ColumnName) -> tuple[Role, str] | None:
     """What a column is whose name is of names."""
+    if column.kind == "category" and name.words[-1:] in _OF_PARTS and _is_crossed(column):
+        return "context", "each of its values stands as often as any other"
     if not {"id", "uuid", "name", "path", "dir", "file"} & set(name.words):
         return "label", f'its name ("{name.said[0]}") says nothing about how a job was configured'
     if 2 * column.distinct <= column.present and name.weight("context") >= 1.5:

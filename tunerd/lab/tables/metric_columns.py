@@ -21,6 +21,8 @@ __all__ = ["FEW", "chosen_weight", "find_measured", "many_digits", "shape_of"]
 
 A_GUESS = 0.8
 """A margin with which a person is asked."""
+MOST_INPUTS = 64
+"""Inputs that may explain a number: in a wide table some of all columns do by chance."""
 FEW = 12
 """Values that people choose from. More, in numbers that follow no grid, come out of a clock."""
 
@@ -93,6 +95,8 @@ def find_measured(
     inputs = [
         c for c in profile.columns if c.name not in known and margins.get(c.name, (-1,))[0] < 0
     ]
+    inputs.sort(key=lambda column: -chosen_weight(names[column.name]))
+    del inputs[MOST_INPUTS:]
     measured_gaps = Counter(gaps_of(profile.column(name)) for name in sure)
     guesses: dict[str, ColumnGuess] = {}
     for column in open_:

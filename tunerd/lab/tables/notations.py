@@ -265,11 +265,12 @@ def _decided(
         alone = delimiter not in (";", "\t") and not _convincing(texts)
         example = next((text for text in texts if "," in text), "")
         return ColumnNotation(by_comma, f"{example} is read as a decimal comma" if alone else "")
-    if mark == "groups":  # 1.234, where other columns have decimal commas
-        if not comma:
-            return one
+    if mark == "groups":  # 1.234, where other columns have decimal commas, or 512 stands beside
         shown = next(text for text in texts if "." in text)
-        return ColumnNotation(by_comma, f"{shown} is read with a point between thousands")
+        if comma or (not point and _grouping(texts) and not any(map(_ZERO.match, texts))):
+            return ColumnNotation(by_comma, f"{shown} is read with a point between thousands")
+        doubt = f"{shown} is read with a decimal point; it may stand between thousands"
+        return replace(one, doubt=doubt) if delimiter == ";" and not point else one
     if mark in ("point", "spaced"):
         numbers = [text for text in texts if _reads(lambda t: read_quantity(t, by_point), text)]
         plain = all(_reads(lambda t: read_quantity(t, one.notation), text) for text in numbers)
@@ -282,6 +283,9 @@ def _decided(
         doubt = f"{shown} is read with {reason}; it could be the other"
         return ColumnNotation(by_comma if decimal else by_point, doubt)
     return ColumnNotation(by_comma if decimal else by_point)
+
+
+_ZERO = re.compile(r"[+-]?0")
 
 
 def _convincing(texts: Sequence[str]) -> bool:

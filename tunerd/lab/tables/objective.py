@@ -161,6 +161,9 @@ def goal_of(
         return goal, DOUBTFUL, f"all its values are negative, and {name.goal_why}"
     if name.goal is not None and name.goal_sure >= 0.5:
         return name.goal, name.goal_sure, name.goal_why
+    unit = objective.column.written.notation.unit
+    if unit and (rate := rate_of(unit)) is not None and rate.sure >= 0.5:
+        return rate.goal, rate.sure, f"its numbers are in {unit}"
     if (stated := _stated(columns, name.words)) is not None:
         return stated
     if name.goal is not None:

@@ -21,7 +21,7 @@ _COUNTERS = word_set("""
     version output bench sample try attempt v r no task index
 """)
 """Words before the number of a run, which sets nothing."""
-_SUFFIX = re.compile(r"\.(?:json|jsonl|ndjson|txt|log|out|csv|gz|zst)$", re.IGNORECASE)
+_SUFFIX = re.compile(r"\.(?:json|jsonl|ndjson|txt|log|out|csv|tsv|gz|zst)$", re.IGNORECASE)
 
 
 def path_settings(paths: Sequence[PurePath]) -> list[Mapping[str, Scalar] | None]:
@@ -63,6 +63,8 @@ def _read(path: PurePath, keys: Set[str] | None = None) -> dict[str, Scalar]:
     text = path.as_posix()
     while (bare := _SUFFIX.sub("", text)) != text:
         text = bare
+    if "=" not in text:
+        text = re.sub(r"\.(?=[A-Za-z])", "_", text)  # bwa.threads8
     settings: dict[str, Scalar] = {}
     word = ""
     for place, part in enumerate(_PART.findall(text), 1):

@@ -437,6 +437,9 @@ _FORMS = (
     "%b %d %Y %H:%M",
     "%b %d, %Y %H:%M",
     "%b %d, %Y %I:%M %p",
+    "%b %d, %Y %I:%M:%S %p",
+    "%b %d, %Y, %I:%M:%S %p",
+    "%a %b %d %H:%M:%S UTC %Y",
     "%Y-%m-%d_%H-%M-%S",
     "%Y%m%d-%H%M%S",
 )

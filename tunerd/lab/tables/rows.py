@@ -123,9 +123,10 @@ def flattened(record: Mapping[str, Any]) -> dict[str, Value]:
     return flat
 
 
-_NAMES = ("name", "key", "parameterId", "parameter_id", "metricId", "metric_id", "parameter")
+_NAMES = ("name", "key", "parameterid", "parameter_id", "metricid", "metric_id", "parameter")
 _VALUES = ("value", "latest")
-"""What Vertex, Vizier, Katib, MLflow and Kubernetes call the two halves of an entry."""
+"""What Vertex, Vizier, Katib, MLflow and Kubernetes call the two halves of an entry, whatever their
+case."""
 _MOST_ENTRIES, _MOST_HALVES = 200, 6
 
 
@@ -145,8 +146,10 @@ def _by_name(value: Any) -> Any:
 
 def _pair(entry: Mapping[str, Any]) -> tuple[str, Any] | None:
     """The name and the value of an entry that has little more than these."""
-    name = next((entry[key] for key in _NAMES if isinstance(entry.get(key), str)), "")
-    key = next((key for key in _VALUES if key in entry), None)
+    keys = {key.lower(): key for key in entry if isinstance(key, str)}
+    names = (entry[keys[name]] for name in _NAMES if name in keys)
+    name = next((name for name in names if isinstance(name, str)), "")
+    key = next((keys[value] for value in _VALUES if value in keys), None)
     if not 0 < len(name) <= 100 or key is None or len(entry) > _MOST_HALVES:
         return None
     return None if isinstance(entry[key], Mapping | list) else (name, entry[key])

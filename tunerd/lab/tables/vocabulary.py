@@ -201,6 +201,7 @@ MEASURES = _measures("""
 3 7 min: step time, iteration time, iter time, execution time, run time, runtime, wall time
 3 7 min: walltime, wall clock, elapsed, elapsed time, duration, makespan, completion time, jct
 3 7 min: turnaround, training time, train time, query time, solve time, solution time
+3 7.1 min: real time
 3 7 min: kernel time, response time, batch time, epoch time, time per step
 3 7 min: time per iteration, time to solution, inference time
 3 7.3 min: total time
@@ -240,6 +241,7 @@ MEASURES = _measures("""
 3.5 1 min!: peak memory, max memory, memory used, memory usage, memory peak, memory allocated
 3.5 1 min!: peak rss, max memory allocated, max memory reserved, memory reserved
 3.5 1 min!: memory consumption, peak vram, memory use
+3.5 1 any: peak vmem, vmem, max vms, max uss, max pss, rchar, wchar, pct cpu, cpu this job got
 2.5 1 min!: rss, maxrss, vram, memory footprint, peak
 1 1 min!: memory
 3.5 3 max!: accuracy, f1, auc, bleu, rouge, top1, top5, recall, quality, map score, ndcg

@@ -3,6 +3,7 @@
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.exports import (
     benchmark_dotnet,
+    blocks,
     clearml,
     commands,
     criterion,
@@ -30,6 +31,7 @@ from tunerd.lab.tables.exports import (
     serving,
     sklearn,
     smac,
+    spaced,
     summaries,
     sysbench,
     tfruns,
@@ -91,6 +93,9 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     commands.EXPORTER,
     fixed_width.EXPORTER,
     markdown.EXPORTER,
+    spaced.EXPORTER,
+    blocks.BLOCKS,
+    blocks.PAIRS,
 )
 """The first that recognises a table has it."""
 
@@ -108,8 +113,8 @@ def recognised(head: TableHead, asked: str, where: str) -> DetectedExport | None
     """
     if asked == "none":
         return None
-    shapes = (fixed_width.EXPORTER, markdown.EXPORTER)
-    keys = {exporter.key for exporter in EXPORTERS if exporter not in shapes}
+    shapes = {"fixed_width", "markdown", "spaced", "blocks", "pairs"}
+    keys = {exporter.key for exporter in EXPORTERS} - shapes
     if asked != "auto" and asked not in keys:
         known = ", ".join(["auto", "none", *sorted(keys)])
         raise MisconfiguredError(

@@ -21,6 +21,7 @@ __all__ = [
     "ColumnHint",
     "DetectedExport",
     "ExportFormat",
+    "Goal",
     "ReadOptions",
     "Rows",
     "Statuses",
@@ -104,6 +105,8 @@ class ReadOptions:
     metric: str | None = None
     """Column that ``best`` goes by."""
     goal: Goal = "maximize"
+    header: tuple[str, ...] = ()
+    """Names of the columns of a CSV that has none."""
 
 
 Reshape = Callable[[Rows, SkippedRows, ReadOptions], Rows]

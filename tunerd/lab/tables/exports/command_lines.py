@@ -55,7 +55,9 @@ def _public(options: dict[str, str]) -> dict[str, str]:
     return {
         name: without_secrets(value)
         for name, value in options.items()
-        if name != "pass" and not any(map(is_secret, (name, *_HEADER.findall(value))))
+        if name != "pass"
+        and not any(map(is_secret, (name, *_HEADER.findall(value))))
+        and not (name in ("u", "user") and ":" in value)  # curl -u name:password
     }
 
 
@@ -107,6 +109,14 @@ MOST_ARGUMENTS = 20
 """Words without a name that are told of a command; a list of files has more."""
 _NAME = r"[A-Za-z_][\w.-]{0,99}"
 _OPTION = re.compile(rf"(?:--?({_NAME})|({_NAME})(?==))(?:=(.*))?", re.DOTALL)
+_GLUED = re.compile(r"-p(?![\d.]+$|[a-z]+(?:[-_=].*)?$).+", re.DOTALL)
+"""A password behind its option, ``-phunter2``; no port, no word as ``-parallel`` or ``-pin=0``."""
+_CLIENT = re.compile(
+    r"(?:\S*/)?(?:mysql|mariadb|mongo|sshpass|7z|zip|unzip|rar)\w*"
+    r"|-u(?:root|admin|user)\w*|--?(?:[\w-]*[_-])?user(?:name)?(?:=.*)?",
+    re.IGNORECASE,
+)
+"""Words of a command in which whatever stands behind ``-p`` is a password."""
 _SHORT = re.compile(r"-([A-Za-z])(\d+(?:\.\d+)?)")
 _VARIABLE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _LEVEL = re.compile(r"-(\d{1,2})")
@@ -185,7 +195,8 @@ def _put(name: str, value: str | None, options: dict[str, str]) -> None:
 
 
 def _words(command: str) -> list[str]:
-    """The words of a command; a semicolon is one of its own. None where quotes do not end."""
+    """The words of a command without passwords; a semicolon is one of its own. None where quotes do
+    not end."""
     try:
         words = shlex.split(command) if len(command) <= MAX_LINE else []
     except ValueError:
@@ -194,7 +205,19 @@ def _words(command: str) -> list[str]:
     for word in words:
         ends = len(word) > 1 and word.endswith(";")
         apart += [word[:-1], ";"] if ends else [word]
-    return apart
+    return _without_passwords(apart)
+
+
+def _without_passwords(words: list[str]) -> list[str]:
+    client = any(map(_CLIENT.fullmatch, words))
+    kept: list[str] = []
+    before = ""
+    for word in words:
+        password = before == "-p" and not re.fullmatch(r"-.*|[\d.]+", word)
+        if not (client and (word[:2] == "-p" or password)) and not _GLUED.match(word):
+            kept.append(word)
+        before = word
+    return kept
 
 
 def _inner(words: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER", "options_in", "with_options"]
 
-_COLUMNS = names("command cmd cmdline command_line commandline invocation")
+_COLUMNS = names("command cmd cmdline command_line commandline invocation command_being_timed")
 _OPTION = "option."
 MOST_OPTIONS = 100
 

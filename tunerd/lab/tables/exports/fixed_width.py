@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
+from tunerd.lab.tables.header_rows import distinct_names
 
 __all__ = ["EXPORTER"]
 
@@ -16,8 +17,7 @@ def _is_log(start: str) -> bool:
     lines = [line for line in start.splitlines()[:5] if line.strip()]
     if len(lines) < 3 or not _RULED.fullmatch(lines[1].rstrip()):
         return False
-    names = [lines[0][begin:end].strip() for begin, end in _spans(lines[1])]
-    return all(names) and len(set(names)) == len(names)
+    return all(lines[0][begin:end].strip() for begin, end in _spans(lines[1]))
 
 
 def _spans(ruled: str) -> list[tuple[int, int]]:
@@ -31,14 +31,15 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     above = ""
     header = ""
     spans: list[tuple[int, int]] = []
+    names: tuple[str, ...] = ()
     for line in lines:
         text = line.rstrip("\r\n")
         if _RULED.fullmatch(text.rstrip()):
             if not spans:
                 spans, header = _spans(text), above
+                names = distinct_names([header[begin:end].strip() for begin, end in spans])
             continue
         if spans and text.strip() and text != header:
-            names = (header[begin:end].strip() for begin, end in spans)
             values = (text[begin:end].strip() or None for begin, end in spans)
             yield dict(zip(names, values, strict=True))
         above = text if text.strip() else above

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
+from tunerd.lab.tables.header_rows import distinct_names
 
 __all__ = ["EXPORTER"]
 
@@ -48,8 +49,7 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[Header, dict[str, str | None]]
         cells = _cells(line)
         if "-" in line and "|" in line and _ALIGNED.fullmatch(line.strip()):
             names = [name or f"column_{place}" for place, name in enumerate(above, 1)]
-            named = len(cells) == len(names) > 1 and len(set(names)) == len(names)
-            header = tuple(names) if named else ()
+            header = distinct_names(names) if len(cells) == len(names) > 1 else ()
         elif "|" not in line:
             header = ()
         elif header and any(cells):

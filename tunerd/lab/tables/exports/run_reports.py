@@ -118,7 +118,9 @@ def _number(value: Value) -> float | None:
 def _recognise(head: TableHead) -> DetectedExport | None:
     """Any table in which what runs comes again, and only what is measured differs."""
     run, progress = _columns(head)
-    if progress is None or (run is None and _plain(progress) not in _EPOCHS):
+    if progress is None:
+        return None
+    if run is None and _plain(progress) not in _EPOCHS and not any(map(_of_training, head.columns)):
         return None
     runs = _by_run(head, run) if run is not None else _by_resets(head, progress)
     if not _is_of_reports(head, runs, progress, run):
@@ -153,6 +155,11 @@ def _columns(head: TableHead) -> tuple[str | None, str | None]:
     run = next((lower[name] for name in _RUNS if name in lower), None)
     progress = next((lower[name] for name in _PROGRESS if name in lower), None)
     return run, progress if progress and is_numeric(head.values(progress)) else None
+
+
+def _of_training(column: str) -> bool:
+    """Whether a column is of what only training reports."""
+    return not {"loss", "perplexity", "ppl"}.isdisjoint(_plain(column).split("_"))
 
 
 def _plain(column: str) -> str:

@@ -1,9 +1,9 @@
 """What load generators and small benchmarks print at the end of a run: wrk, hey, ab, k6, YCSB,
-redis-benchmark, iperf3, dd, stress-ng.
+redis-benchmark, iperf3, STREAM, cassandra-stress, HammerDB, perf stat, dd, stress-ng.
 
 A program is a table of patterns. A group of a pattern is a column. Its name says how the text is
 read: what ends in ``_s`` is a duration in seconds, what has ``bytes`` a size, anything else a
-number. ``X`` in a name is what the group ``X`` has: ``latency_pX_s``.
+number. ``X`` in a name is what the group ``X`` has: ``latency_pX_s``. ``command`` is taken apart.
 """
 
 import re
@@ -18,6 +18,7 @@ from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
     ExportFormat,
+    Goal,
     TableHead,
     names,
 )
@@ -59,6 +60,7 @@ class SummaryFormat:
     """What one-letter options with a value are called. Without any, each may have a value."""
     sums: str = ""
     """Columns that several lines of a run have a part of."""
+    goal: Goal = "maximize"
 
 
 _FORMATS = (
@@ -135,13 +137,43 @@ _FORMATS = (
         {"c": "clients", "n": "requests", "d": "payload_size", "P": "pipeline", "t": "tests",
          "a": "password"}),
     SummaryFormat(
-        "iperf3", r"^\[ ID\] Interval .*(?:Bitrate|Bandwidth)", r"Connecting to host ",
-        (rf"^\[(?:SUM|[ \d]+)\].*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec\s+(?P<retransmits>\d+)"
-         r"\s+sender",
-         rf"^\[(?:SUM|[ \d]+)\].*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec.*\s(?:sender|receiver)"),
+        "iperf3", r"^\[ ID\](?:\[Role\])? Interval .*(?:Bitrate|Bandwidth)", r"Connecting to host ",
+        (rf"^\[(?:SUM|[ \d]+)\](?!\[).*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec\s+"
+         r"(?P<retransmits>\d+)\s+sender",
+         rf"^\[(?:SUM|[ \d]+)\](?!\[).*\s(?P<bits_per_s>{_N} [KMGT]?)bits/sec.*\s"
+         r"(?:sender|receiver)",
+         rf"^\[(?:SUM|[ \d]+)\]\[(?P<X>[TR]X)-[CS]\].*\s(?P<X_bits_per_s>{_N} [KMGT]?)bits/sec"
+         r".*\s(?:sender|receiver)"),
         "bits_per_s",
         flags={"P": "parallel", "w": "window", "t": "duration", "l": "length", "M": "mss",
                "C": "congestion", "c": "host", "p": "port", "b": "bitrate", "i": "interval"}),
+    SummaryFormat(
+        "stream", r"^STREAM version ", r"STREAM version ",
+        (r"Array size = (?P<array_size>\d+) \(elements\)",
+         r"Number of Threads counted = (?P<threads>\d+)",
+         r"This system uses (?P<bytes_per_element>\d+) bytes per array element",
+         rf"^(?P<X>Copy|Scale|Add|Triad):\s+(?P<X_mb_per_s>{_N})\s"),
+        "triad_mb_per_s", "threads", "array_size bytes_per_element"),
+    SummaryFormat(
+        "cassandra-stress", r"^Op rate +: ", r"Running with \d+ threads|Results:",
+        (r"Running with (?P<threads>\d+) threads",
+         rf"^Op rate\s+: (?P<operations_per_s>{_N}) op/s",
+         rf"^Latency (?P<X>mean|median|max)\s+: (?P<latency_X_ms>{_N}) ms",
+         rf"^Latency (?P<X>[\d.]+)th percentile\s+: (?P<latency_pX_ms>{_N}) ms",
+         rf"^Total errors\s+: (?P<errors>{_N})"),
+        "operations_per_s", "threads"),
+    SummaryFormat(
+        "hammerdb", r"TEST RESULT : System achieved", r"Vuser 1:\d+ Active Virtual Users",
+        (r"Vuser 1:(?P<virtual_users>\d+) Active Virtual Users",
+         r"System achieved (?P<nopm>\d+) NOPM from (?P<tpm>\d+) "),
+        "nopm", "virtual_users"),
+    SummaryFormat(
+        "perf stat", r"^ Performance counter stats for ", r"Performance counter stats for ",
+        (r"Performance counter stats for '(?P<command>[^']+)'",
+         rf"^(?P<X_count>{_N})\s+(?P<X>[a-z][\w./-]*)(?::\w+)?\s*(?:#.*)?$",
+         rf"^(?P<time_s>{_N})\s+(?:\+-\s+{_N}\s+)?seconds time elapsed",
+         rf"^(?P<X_time_s>{_N}) seconds (?P<X>user|sys)"),
+        "time_s", goal="minimize"),
     SummaryFormat(
         "dd", r"^\d+ bytes (?:\(.{1,60}\) )?(?:copied|transferred)", r"\d+\+\d+ records in",
         (rf"^(?P<copied_bytes>\d{{1,20}}) bytes (?:\(.+\) )?copied, (?P<time_s>{_N}) s\w*, "
@@ -170,7 +202,7 @@ def _log(form: SummaryFormat, lines: Iterable[str]) -> Iterator[Mapping[str, Any
     """One record a run, with the options of the command above it."""
     patterns = [re.compile(pattern) for pattern in form.lines]
     begins = re.compile(form.begins)
-    record: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     given: dict[str, Any] = {}
     known: set[str] = set()
     trouble = False
@@ -179,27 +211,27 @@ def _log(form: SummaryFormat, lines: Iterable[str]) -> Iterator[Mapping[str, Any
         options = _options(form, text)
         begin = begins.match(text)
         start = begin[0][:8] if begin else ""
-        if known and (options is not None or (begin and (start in known or _done(form, record)))):
-            yield _ended(form, record, trouble)
-            record, trouble = dict(given), False
+        if known and (options is not None or (begin and (start in known or _done(form, texts)))):
+            yield _ended(form, given | _read_all(texts), trouble)
+            texts, trouble = {}, False
             known.clear()
         if options is not None:
             given = {f"{_OPTION}{name}": number_or_text(value) for name, value in options.items()}
-            record = dict(given)
+            texts = {}
         known |= {start} if begin else set()
         trouble |= is_trouble(text) and not begin
         for pattern in patterns:
             for match in pattern.finditer(text[:MAX_RESULT]):
                 new = _measured(match)
-                sums = {n: new[n] + record.get(n, 0) for n in form.sums.split() if n in new}
-                record |= new | sums
+                sums = [name for name in form.sums.split() if name in new]
+                texts |= new | {n: str(int(new[n]) + int(texts.get(n, 0))) for n in sums}
     if known:
-        yield _ended(form, record, trouble)
+        yield _ended(form, given | _read_all(texts), trouble)
 
 
-def _done(form: SummaryFormat, record: Mapping[str, Any]) -> bool:
+def _done(form: SummaryFormat, texts: Mapping[str, str]) -> bool:
     """Whether the result of a run is known."""
-    return any(name.endswith(form.objective) for name in record)
+    return any(name.endswith(form.objective) for name in texts)
 
 
 def _options(form: SummaryFormat, text: str) -> dict[str, str] | None:
@@ -218,21 +250,38 @@ def _options(form: SummaryFormat, text: str) -> dict[str, str] | None:
     return {name: value for name, value in given.items() if name not in words}
 
 
-def _measured(match: re.Match[str]) -> dict[str, Any]:
-    """What a line says, by column."""
+def _measured(match: re.Match[str]) -> dict[str, str]:
+    """What a line says, by column, as it stands there."""
     groups = match.groupdict()
     what = groups.pop(_PLACEHOLDER, None) or ""
     shown = f"{float(what):g}".replace(".", "") if re.fullmatch(r"[\d.]+", what) else what.lower()
     return {
-        re.sub(r"\W", "_", name.replace(_PLACEHOLDER, shown)): _read(name, text)
+        re.sub(r"\W", "_", name.replace(_PLACEHOLDER, shown)): text
         for name, text in groups.items()
         if text is not None
     }
 
 
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])")
+_POINT, _COMMA = re.compile(r"\d\.\d"), re.compile(r"\d,(?!\d{3}(?!\d))\d")
+"""A decimal point, and a comma that stands between no thousands."""
+
+
+def _read_all(texts: Mapping[str, str]) -> dict[str, Any]:
+    """What the texts of a run say. 7,793 may be either, and other numbers of the run decide; where
+    none does it stays a text, and the column as a whole decides."""
+    point = any(map(_POINT.search, texts.values()))
+    comma = any(map(_COMMA.search, texts.values()))
+    read: dict[str, Any] = {}
+    for name, text in texts.items():
+        grouped = _GROUPED.match(text) is not None and not comma
+        open_ = grouped and not point and text.count(",") == 1
+        bare = text.replace(",", "") if grouped else text
+        read[name] = without_secrets(text) if open_ else _read(name, bare)
+    return read | {f"{_OPTION}{n}": v for n, v in arguments_of(read.pop("command", "")).items()}
+
+
 def _read(name: str, text: str) -> int | float | str:
-    if text[:1].isdigit() and "," in text and "." in text:  # 7,793.21
-        text = text.replace(",", "")
     timed = name.endswith("_s") and not name.endswith("_per_s")
     read = read_duration if timed else read_size if "bytes" in name else read_count
     try:
@@ -247,6 +296,9 @@ def _ended(form: SummaryFormat, record: dict[str, Any], trouble: bool) -> dict[s
     size, time = record.get("copied_bytes"), record.get("time_s")
     if isinstance(size, int) and isinstance(time, int | float) and time > 0:
         record["copied_bytes_per_s"] = size / time  # the speed that it shows is rounded
+    both = [record.get(f"{way}_bits_per_s") for way in ("tx", "rx")]
+    if all(isinstance(speed, int | float) for speed in both):  # iperf3 --bidir
+        record["bits_per_s"] = sum(both)
     measured = [name for name in record if name.endswith(form.objective)]
     if isinstance(errors, int) and isinstance(requests, int) and 2 * errors > requests:
         record = {name: value for name, value in record.items() if name not in measured}
@@ -257,7 +309,8 @@ def _ended(form: SummaryFormat, record: dict[str, Any], trouble: bool) -> dict[s
 def _recognise(form: SummaryFormat, head: TableHead) -> DetectedExport | None:
     if not head.has("tool", "status") or set(head.values("tool")) != {form.program}:
         return None
-    objective = next((name for name in head.columns if name.endswith(form.objective)), None)
+    ends = [name for name in head.columns if name.endswith(form.objective)]
+    objective = form.objective if form.objective in ends else next(iter(ends), None)
     if objective is None:
         return None
     hints = {"tool": ColumnHint("label", "what measured")}
@@ -276,14 +329,14 @@ def _recognise(form: SummaryFormat, head: TableHead) -> DetectedExport | None:
             hints[column] = ColumnHint("metric", f"measured by {form.program}")
     hints["status"] = ColumnHint("status", "whether the run ended with a result")
     hints[objective] = ColumnHint(
-        "objective", f"measured by {form.program}", None, 0.7, "maximize",
-        "the more is done in a second, the better",
+        "objective", f"measured by {form.program}", None, 0.7, form.goal,
+        "it is a time" if form.goal == "minimize" else "the more is done in a second, the better",
     )  # fmt: skip
     marks = ("what it prints", objective)
     return DetectedExport(form.program, f"output of {form.program}", marks, hints)
 
 
-_MEASURED = ("_s", "_ms", "_us", "_bytes", "requests", "errors", "retransmits")
+_MEASURED = ("_s", "_ms", "_us", "_bytes", "_count", "requests", "errors", "retransmits", "tpm")
 
 
 def _is_log(form: SummaryFormat, start: str) -> bool:
