@@ -12,6 +12,11 @@ forgets after five days, and one with few contexts. In a fourth contexts come on
 for seven months, and it forgets after five days, too. In a fifth the number of GPUs of some models
 grows, once with `[forecast] growth` and once without.
 
+With `--trace FILE` the contexts are those of a trace of jobs that you have
+(`benchmarks/job_traces.py` says in which formats), as tunerd comes and with five days' memory. When
+which context comes is the trace's, and nothing else: each job runs a made-up program with one
+parameter. Of each context only the first job of a day is played.
+
 Figures are of all seeds together. Plan, left-out days and delays differ from seed to seed.
 """
 
@@ -19,10 +24,11 @@ import argparse
 import calendar
 import heapq
 import itertools
+import math
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,15 +37,17 @@ from typing import cast
 
 import numpy as np
 
+from benchmarks.job_traces import Arrival, read_trace
 from benchmarks.kit import Bars, arguments
 from tests.stages.fakes import Heard, Time
 from tests.stages.tuning import Lines
 from tunerd import logs, telemetry
-from tunerd.core.observation import Observation, Scalar, Value
+from tunerd.core.observation import Observation, Scalar, Status, Value
 from tunerd.core.study_file import parse_study
+from tunerd.errors import MisconfiguredError
 from tunerd.events import from_bytes
 from tunerd.lab.simulation.shipped import shipped_study
-from tunerd.lab.simulation.simulator import job_rng, simulator_for
+from tunerd.lab.simulation.simulator import SimulatedRun, job_rng, simulator_for
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.tune import TuneStage
 from tunerd.store import Store, open_store
@@ -74,8 +82,22 @@ SCENARIOS = {
     "few contexts": TuneSettings(max_contexts=6),
     "by the date": TuneSettings(active_days=5.0),
     "growing": TuneSettings(),
+    "trace": TuneSettings(),
+    "trace, forgets after five days": TuneSettings(active_days=5.0),
 }
-Arrival = tuple[datetime, dict[str, Scalar]]
+TRACED = [name for name in SCENARIOS if name.startswith("trace")]
+TRACE_STUDY = """
+schema = 1
+name = "trace"
+mode = "publish"
+objective = {{ metric = "speed", goal = "maximize", unit = "1/s", scale = "log" }}
+[context]
+{context}
+[parameters]
+threads = {{ type = "int", values = [1, 2, 4, 8, 16], scale = "log" }}
+[[baseline]]
+config = {{ threads = 1 }}
+"""
 
 
 def context(model: int, gpu: str, gpus: int) -> dict[str, Scalar]:
@@ -106,7 +128,7 @@ def weekly(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
             if plan == "whenever":
                 late = float(rng.uniform(0, 24)) - hour
             if planned and rng.random() >= LEFT_OUT:
-                yield BEGIN + timedelta(days=day, hours=hour + late), one
+                yield Arrival(BEGIN + timedelta(days=day, hours=hour + late), one)
 
 
 def by_the_date(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
@@ -128,7 +150,7 @@ def by_the_date(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
             )[number]
             if planned and rng.random() >= LEFT_OUT:
                 at = timedelta(hours=hour + float(rng.uniform(0, LATE_H)))
-                yield on + at, context(7 + number, "H100", 64)
+                yield Arrival(on + at, context(7 + number, "H100", 64))
 
 
 def growing(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
@@ -137,7 +159,7 @@ def growing(days: int, rng: np.random.Generator) -> Iterator[Arrival]:
         for day in range(0, days, 3):
             doubled = min(day // 15, 5) if number < 4 else 0
             at = timedelta(days=day, hours=8 + number, minutes=float(rng.uniform(0, 50)))
-            yield BEGIN + at, context(model, "H100", 32 * 2**doubled)
+            yield Arrival(BEGIN + at, context(model, "H100", 32 * 2**doubled))
 
 
 SOURCES = {"growing": growing, "by the date": by_the_date}
@@ -179,27 +201,62 @@ class Outcome:
         return self.foreseen["came"] / max(ended, 1)
 
 
-def play(task: tuple[str, bool, int, int]) -> Outcome:
+Task = tuple[str, bool, int, int, Path | None]
+
+
+def play(task: Task) -> Outcome:
     """One installation, with or without foresight."""
-    scenario, foresees, days, seed = task
+    scenario, foresees, days, seed, trace = task
+    source = SOURCES.get(scenario, weekly)
+    rng = np.random.default_rng(seed)
+    arrivals = read_trace(trace, days) if trace else list(source(days, rng))
     with (
         tempfile.TemporaryDirectory(prefix="tunerd-bench-") as folder,
         open_store(f"sqlite:///{Path(folder)}/store.sqlite") as store,
     ):
-        return Cluster(scenario, store, seed, foresees=foresees).play(days)
+        return Cluster(scenario, store, seed, arrivals, foresees=foresees).play(days)
+
+
+def trace_study(arrivals: Sequence[Arrival]) -> str:
+    """A study whose context is what the trace says of a job."""
+    features = [f'{name} = {{ type = "category" }}' for name in arrivals[0].context]
+    return TRACE_STUDY.format(context="\n".join(features))
+
+
+def made_up_run(
+    context: Mapping[str, Scalar],  # noqa: ARG001
+    config: Mapping[str, Value],
+    rng: np.random.Generator,
+) -> SimulatedRun:
+    """What a job of a trace reports."""
+    threads = config["threads"]
+    assert isinstance(threads, int)
+    speed = 100.0 * math.sqrt(threads) * math.exp(rng.normal(0, 0.05))
+    return SimulatedRun(Status.SUCCEEDED, {"speed": speed}, 0.0, 0.0)
 
 
 class Cluster:
     """A store, a tune stage, and the jobs that come."""
 
-    def __init__(self, scenario: str, store: Store, seed: int, *, foresees: bool) -> None:
-        grows = scenario == "growing"
+    def __init__(
+        self,
+        scenario: str,
+        store: Store,
+        seed: int,
+        arrivals: Sequence[Arrival],
+        *,
+        foresees: bool,
+    ) -> None:
+        traced, grows = scenario in TRACED, scenario == "growing"
         flags = {"rhythm": str(foresees and not grows), "growth": str(foresees and grows)}
-        text = shipped_study("llm-pretrain")
+        text = trace_study(arrivals) if traced else shipped_study("llm-pretrain")
         text += SMALL.format(**{name: flag.lower() for name, flag in flags.items()})
         self.study, self.store, self.seed = parse_study(text), store, seed
-        self.simulator = simulator_for(self.study)
-        self.time, self.heard = Time(BEGIN), Heard()
+        self.simulate = made_up_run if traced else simulator_for(self.study).run
+        self.arrivals = arrivals
+        since = min(job.at for job in arrivals) if traced else BEGIN
+        self.since = since.replace(hour=0, minute=0, second=0, microsecond=0)
+        self.time, self.heard = Time(self.since), Heard()
         self.stage = TuneStage(
             store,
             SCENARIOS[scenario],
@@ -209,25 +266,23 @@ class Cluster:
             self.time.now,
             self.time.clock,
         )
-        self.source = SOURCES.get(scenario, weekly)
         self.numbers = itertools.count(1)
         self.outcome = Outcome()
         name, digest = self.study.name, self.study.content_hash
-        store.publish_generation(name, digest, text, "benchmark", BEGIN)
+        store.publish_generation(name, digest, text, "benchmark", self.since)
 
     def play(self, days: int) -> Outcome:
         """Let the days pass. The stage looks every four hours, and when jobs begin and end."""
-        rng = np.random.default_rng(self.seed)
         ended: list[tuple[datetime, int, Observation]] = []
-        looks = (BEGIN + timedelta(hours=4 * look) for look in range(6 * days))
-        events: list[tuple[datetime, dict[str, Scalar] | None]] = [(at, None) for at in looks]
-        events += self.source(days, rng)
-        for at, one in sorted(events, key=lambda event: event[0]):
+        looks = (self.since + timedelta(hours=4 * look) for look in range(6 * days))
+        events: list[tuple[datetime, Arrival | None]] = [(at, None) for at in looks]
+        events += [(job.at, job) for job in self.arrivals]
+        for at, arrival in sorted(events, key=lambda event: event[0]):
             while ended and ended[0][0] <= at:
                 self.learn(heapq.heappop(ended)[2])
             self.step(at)
-            if one is not None:
-                job = self.begin(at, one)
+            if arrival is not None:
+                job = self.begin(arrival)
                 heapq.heappush(ended, (job.finished_at, int(job.job_id), job))
         self.stage.close()
         for step in self.heard.of(telemetry.StepCommitted):
@@ -246,9 +301,10 @@ class Cluster:
             tx.add_observations(self.study.name, [job], self.time.now())
         self.step(self.time.at)
 
-    def begin(self, at: datetime, one: dict[str, Scalar]) -> Observation:
+    def begin(self, arrival: Arrival) -> Observation:
         """The first job of a context on a day: what is recommended, every second time."""
-        key = self.study.context_key(self.study.clean_context(one))
+        context = arrival.context
+        key = self.study.context_key(self.study.clean_context(context))
         row = self.store.recommendation(self.study.name, key)
         ready = row is not None and row.state == "active"
         said = from_bytes(row.value.encode()) if row is not None and ready else None
@@ -257,41 +313,42 @@ class Cluster:
         candidates = said.candidates if said is not None else ()
         if candidates and not before and (band := candidates[0].predicted):
             self.outcome.wide.append(band.high / band.low)
-        config = dict(self.study.baseline(one) or {})
+        config = dict(self.study.baseline(context) or {})
         if candidates and before % 2:
             config = dict(candidates[0].config)
-        return self.run(at, one, config)
+        return self.run(arrival, config)
 
-    def run(self, at: datetime, one: dict[str, Scalar], config: dict[str, Value]) -> Observation:
-        number = next(self.numbers)
-        ran = self.simulator.run(one, config, job_rng(self.seed, one, config, number))
+    def run(self, arrival: Arrival, config: dict[str, Value]) -> Observation:
+        number, context = next(self.numbers), arrival.context
+        ran = self.simulate(context, config, job_rng(self.seed, context, config, number))
         return Observation(
             study=self.study.name,
             source="benchmark",
             event_id=str(number),
             job_id=str(number),
             status=ran.status,
-            finished_at=at + timedelta(hours=3, seconds=number % 60),
-            context=one,
+            finished_at=arrival.at + arrival.takes + timedelta(seconds=number % 60),
+            context=context,
             config=config,
             metrics=ran.metrics,
-            extra={"started_at": at.isoformat()},
+            extra={"started_at": arrival.at.isoformat()},
             content_hash=str(number),
         )
 
 
 def measure(options: argparse.Namespace, bars: Bars) -> None:
     days = {name: DATE_DAYS if name == "by the date" else DAYS for name in SCENARIOS}
-    seeds = SEEDS[:1] if options.quick else options.seeds
-    tasks = [
-        (name, foresees, QUICK_DAYS if options.quick else days[name], seed)
-        for name in options.scenarios
+    seeds = SEEDS[:1] if options.quick or options.trace else options.seeds
+    scenarios = TRACED if options.trace else options.scenarios
+    tasks: list[Task] = [
+        (name, foresees, QUICK_DAYS if options.quick else days[name], seed, options.trace)
+        for name in scenarios
         for foresees in (False, True)
         for seed in seeds
     ]
     with ProcessPoolExecutor(2) as pool:
         outcomes = dict(zip(tasks, pool.map(play, tasks), strict=True))
-    for name in options.scenarios:
+    for name in scenarios:
         reactive, proactive = (
             sum((o for task, o in outcomes.items() if task[:2] == (name, foresees)), Outcome())
             for foresees in (False, True)
@@ -308,7 +365,7 @@ def measure(options: argparse.Namespace, bars: Bars) -> None:
         foreseen, came = proactive.foreseen["foreseen"], proactive.precision
         bars.say(f"{name}: foreseen", foreseen)
         bars.hold(f"{name}: of those came", 100 * came, came >= PRECISE, f">= {PRECISE:.0%}", "%")
-        cost = proactive.searches / reactive.searches
+        cost = proactive.searches / max(reactive.searches, 1)
         bars.say(f"{name}: searches, reactive", reactive.searches)
         bars.hold(f"{name}: searches, proactive", cost, cost <= COST, f"<= {COST:g}", "x")
         if proactive.wide:
@@ -320,8 +377,15 @@ def measure(options: argparse.Namespace, bars: Bars) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--scenarios", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
+    played = [name for name in SCENARIOS if name not in TRACED]
+    parser.add_argument("--scenarios", nargs="+", choices=played, default=played)
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="play these jobs instead")
     options = parser.parse_args(argv)
+    if options.trace:
+        try:
+            parse_study(trace_study(read_trace(options.trace, 1)))
+        except (OSError, ValueError, MisconfiguredError) as error:
+            parser.error(f"{options.trace}: {error}")
     bars = Bars("contexts_to_come")
     measure(options, bars)
     return bars.end(options)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tunerd.core.arrays import FloatArray
+from tunerd.core.forecasting.bands import ForecastBands
 from tunerd.core.forecasting.forecaster import SignalForecaster
 from tunerd.core.forecasting.methods import Persistence, SignalHistory, make_methods
 from tunerd.core.forecasting.seasons import find_own_season
@@ -59,6 +60,19 @@ def test_a_week_is_foreseen_better_than_as_a_week_ago_within_bands_that_hold() -
     error, naive, inside = scored(weekly(12), 8 * WEEK)
     assert error < 0.9 * naive
     assert 0.72 <= inside <= 0.88
+
+
+def test_a_point_is_inside_where_the_band_that_was_told_has_it() -> None:
+    """Errors tell how large they are by now. By that a burst looked usual, and bands of forecasts
+    from before it were held to be right."""
+    factors = []
+    for told_scale in (1.0, 0.5):
+        bands = ForecastBands(np.ones(1))
+        for error in np.random.default_rng(0).normal(0, 1, 80):
+            offsets, factor = bands.offsets()[0], bands.factors()[0]
+            bands.learn(0, float(error), 0.0, offsets, factor, told_scale)
+        factors.append(bands.factors()[0])
+    assert factors[1] > 1.05 * factors[0]
 
 
 @pytest.mark.slow

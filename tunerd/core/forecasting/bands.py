@@ -17,6 +17,7 @@ __all__ = ["LEVELS", "ForecastBands"]
 
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Quantiles that are told."""
+_LEVELS = np.array(LEVELS)
 LOW, MIDDLE, HIGH = LEVELS.index(0.1), LEVELS.index(0.5), LEVELS.index(0.9)
 LATEST = 240
 """Errors at each step whose quantiles are the shape."""
@@ -57,6 +58,10 @@ class ForecastBands:
         self._trackers = [QuantileTracker() for _ in range(leads)]
         self._outdated = np.zeros(leads, np.int64)
         """Of the errors that were seen, those of a forecaster that knew less."""
+        self._changed = set(range(leads))
+        """Leads that learned something since what follows was made."""
+        self._factors = np.ones(leads)
+        self._offsets = np.full((leads, len(LEVELS)), math.nan)
 
     def renew(self) -> None:
         """The forecaster has just learned of its first season. Errors from before count until there
@@ -73,21 +78,33 @@ class ForecastBands:
     def offsets(self) -> FloatArray:
         """(leads, levels) what is added to a forecast, to be multiplied by :meth:`scale`; NaN where
         too little is known."""
-        known = np.minimum(self._seen, LATEST)
-        last = np.maximum(known - 1, 0)[:, None]
-        rank = np.clip(np.array(LEVELS) * (known[:, None] + 1) - 1, 0, last)  # as one more is held
-        below = rank.astype(np.int64)
-        ascending = np.sort(self._errors, axis=1)  # those that are missing come last
-        low = np.take_along_axis(ascending, below, axis=1)
-        high = np.take_along_axis(ascending, np.ceil(rank).astype(np.int64), axis=1)
-        shape = low + (rank - below) * (high - low)
-        middle = shape[:, MIDDLE, None]
-        factor = np.array(self.factors())[:, None]
-        return np.where(known[:, None] >= LEAST, middle + (shape - middle) * factor, math.nan)
+        self._refresh()
+        return self._offsets.copy()
 
     def factors(self) -> list[float]:
         """(leads,) what the shape is multiplied by."""
-        return [self._factor(lead) for lead in range(len(self._trackers))]
+        self._refresh()
+        return self._factors.tolist()
+
+    def _refresh(self) -> None:
+        if self._changed:
+            leads = sorted(self._changed)
+            self._factors[leads] = [self._factor(lead) for lead in leads]
+            self._offsets[leads] = self._quantiles(leads)
+            self._changed.clear()
+
+    def _quantiles(self, leads: list[int]) -> FloatArray:
+        known = np.minimum(self._seen[leads], LATEST)
+        last = np.maximum(known - 1, 0)[:, None]
+        rank = np.clip(_LEVELS * (known[:, None] + 1) - 1, 0, last)  # as one more is held
+        below = rank.astype(np.int64)
+        ascending = np.sort(self._errors[leads], axis=1)  # those that are missing come last
+        row = np.arange(len(leads))[:, None]
+        low, high = ascending[row, below], ascending[row, np.ceil(rank).astype(np.int64)]
+        shape = low + (rank - below) * (high - low)
+        middle = shape[:, MIDDLE, None]
+        factor = self._factors[leads, None]
+        return np.where(known[:, None] >= LEAST, middle + (shape - middle) * factor, math.nan)
 
     @property
     def nbytes(self) -> int:
@@ -104,10 +121,17 @@ class ForecastBands:
         return widened * math.exp(max(-LARGEST, min(self._trackers[lead].value, LARGEST)))
 
     def learn(
-        self, lead: int, error: float, time_s: float, offsets: FloatArray, factor: float
+        self,
+        lead: int,
+        error: float,
+        time_s: float,
+        offsets: FloatArray,
+        factor: float,
+        scale: float,
     ) -> None:
-        """See an error of a forecast for a time, and the offsets and the factor that were told with
-        it. The factor may have moved since: a band of a day ago is not one of today's."""
+        """See an error of a forecast for a time, and the offsets, the factor and the scale that
+        were told with it. They may have moved since: a band of a day ago is not one of today's."""
+        self._changed.add(lead)
         hour = int(time_s % DAY_S // (DAY_S // HOURS))
         relative, count = self._size[:, hour].tolist()
         relative_error = error * (count + HOUR_PRIOR) / (relative * count + HOUR_PRIOR)
@@ -116,7 +140,7 @@ class ForecastBands:
             # Sizes are against the band without the tracker's factor: that is what it follows.
             reach = (high - middle if relative_error > middle else middle - low) / factor
             size = abs(relative_error - middle) / reach if reach > 0 else WILDEST
-            inside = low <= relative_error <= high
+            inside = low <= error / scale <= high  # of the band that was told
             self._trackers[lead].learn(math.log(min(max(size, 0.01), WILDEST)), inside=inside)
         self._errors[lead, self._seen[lead] % LATEST] = relative_error
         self._seen[lead] += 1

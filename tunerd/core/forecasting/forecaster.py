@@ -4,10 +4,11 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from tunerd.core.arrays import BoolArray, FloatArray, IntArray
+from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.forecasting.bands import LEVELS, ForecastBands
 from tunerd.core.forecasting.methods import ForecastMethod, SignalHistory, make_methods
 from tunerd.core.forecasting.seasons import DAY_S, WEEK_S, find_own_season
@@ -92,6 +93,7 @@ class _Origin:
         "leads",
         "members",
         "offsets",
+        "scales",
         "starts",
         "steps",
         "width",
@@ -109,6 +111,7 @@ class _Origin:
         self.combined: FloatArray = np.zeros(0)
         self.offsets: FloatArray = np.zeros((0, 0))
         self.factors: list[float] = []
+        self.scales: list[float] = []
         self.leads = list(range(len(leads)))
         """Those that wait to be scored."""
 
@@ -157,6 +160,7 @@ class SignalForecaster:
         """Slots from one point to the next, usually."""
         self._filled = np.zeros(0)
         self._filled_end = 0
+        self._looked_at: SignalHistory | None = None
         self._latest = -(10**18)
         """The latest slot with a point, as far as slots are filled."""
         self._guessed: list[int] = []
@@ -217,16 +221,18 @@ class SignalForecaster:
     def forecast(self) -> SignalForecast | None:
         """What is foreseen from here; None while nothing is known."""
         history = self._history()
+        self._looked_at = None  # what it has looked up is not to stay
         if not len(history.values):
             return None
         steps = np.arange(1, self.horizon + 1)
         self._observe(history)
         weights = self._weights()
-        wanted = np.asarray((weights > LEAST_WEIGHT * weights.max(axis=0)).any(axis=1))
+        wanted = np.flatnonzero((weights > LEAST_WEIGHT * weights.max(axis=0)).any(axis=1))
         members = self._ask(history, steps, wanted)
         if not np.isfinite(members).any(axis=0).all():
-            members = self._ask(history, steps)
-        by_step = _between(self.leads, weights.T, steps).T
+            wanted = np.arange(len(self.methods))
+            members = self._ask(history, steps, wanted)
+        by_step = _between(self.leads, weights[wanted].T, steps).T
         middle = _combine(members, by_step)
         offsets = self.bands.offsets()
         known = np.isfinite(offsets[:, 0])
@@ -287,6 +293,7 @@ class SignalForecaster:
         kept = self._filled[-self._reach() :]
         self._filled = np.concatenate([kept, fresh])
         self._filled_end = end
+        self._looked_at = None
 
     def _take_late(self) -> None:
         """Put points that came a little late in the place of guesses: a signal whose points come
@@ -298,14 +305,18 @@ class SignalForecaster:
                 self._filled[slot - self._filled_end] = values[slot - start]
             self._latest = max(self._latest, slot)
             self._guessed.remove(slot)
+            self._looked_at = None
 
     def _reach(self) -> int:
         return 10 * WEEK_S // self.series.resolution_s + 2 * self.horizon + 60
 
     def _history(self) -> SignalHistory:
-        return SignalHistory(
-            self._filled, self._filled_end, self.series.resolution_s, self._seasons()
-        )
+        """As of now; the same for an origin and a forecast from there."""
+        if self._looked_at is None:
+            self._looked_at = SignalHistory(
+                self._filled, self._filled_end, self.series.resolution_s, self._seasons()
+            )
+        return self._looked_at
 
     def _seasons(self) -> tuple[int, ...]:
         resolution = self.series.resolution_s
@@ -322,6 +333,7 @@ class SignalForecaster:
         resolution = self.series.resolution_s
         usual = tuple(p // resolution for p in (DAY_S, WEEK_S) if p > resolution)
         self._own = find_own_season(span, usual)
+        self._looked_at = None
 
     # -- scoring ----------------------------------------------------------------------------
 
@@ -354,14 +366,15 @@ class SignalForecaster:
 
     def _learn(self, origin: _Origin, lead: int, slot: int) -> None:
         came = float(self.series.values[slot - self.series.start])
-        place = int(np.searchsorted(origin.steps, slot + 1 - origin.end))
+        place = int(origin.steps.searchsorted(slot + 1 - origin.end))
         off = np.abs(origin.members[:, place] - came)
         known = np.isfinite(off)
         if self._count[-1, lead] > LEAST_SCORED:
             usual = self._loss[-1, lead] / self._count[-1, lead]
             off = np.minimum(off, WILDEST * usual) if usual > 0 else off
-        self._loss[known, lead] = self._keep * self._loss[known, lead] + off[known]
-        self._count[known, lead] = self._keep * self._count[known, lead] + 1.0
+        loss, count = self._loss[:, lead], self._count[:, lead]
+        np.copyto(loss, self._keep * loss + off, where=known)
+        np.copyto(count, self._keep * count + 1.0, where=known)
         if math.isfinite(origin.combined[place]):
             error = came - float(origin.combined[place])
             # Before a week is known, a weekend is a shift.
@@ -369,7 +382,14 @@ class SignalForecaster:
             if lead == self._watched and known_s > 2 * WEEK_S:
                 self._watch(error, slot)
             time_s = float(slot * self.series.resolution_s)
-            self.bands.learn(lead, error, time_s, origin.offsets[lead], origin.factors[lead])
+            self.bands.learn(
+                lead,
+                error,
+                time_s,
+                origin.offsets[lead],
+                origin.factors[lead],
+                origin.scales[place],
+            )
 
     def _watch(self, error: float, slot: int) -> None:
         """A cumulative sum of errors some hours ahead: a level that moved makes them one-sided. One
@@ -395,13 +415,15 @@ class SignalForecaster:
         if history.seasons and not self._knows_season:
             self._begin_anew()
         origin = _Origin(history.end, self.leads, self.spacing)
-        members = self._ask(history, origin.steps)
+        members = self._ask(history, origin.steps, np.arange(len(self.methods)))
         weights = self._weights()
         if origin.width > 1:
             weights = _between(self.leads, weights.T, origin.steps).T
         origin.combined = _combine(members, weights)
         origin.members = np.vstack([members, origin.combined])
         origin.offsets, origin.factors = self.bands.offsets(), self.bands.factors()
+        times = np.asarray((history.end + origin.steps - 1.0) * history.resolution_s, np.float64)
+        origin.scales = self.bands.scale(times).tolist()
         self._pending.insert(0, origin)
 
     def _begin_anew(self) -> None:
@@ -421,15 +443,11 @@ class SignalForecaster:
             for method in self.methods:
                 method.observe(history, fresh)
 
-    def _ask(
-        self, history: SignalHistory, steps: IntArray, wanted: BoolArray | None = None
-    ) -> FloatArray:
-        """(methods, k); NaN for a method that cannot say or is not wanted."""
-        members = np.full((len(self.methods), len(steps)), math.nan)
-        for i, (row, method) in enumerate(zip(members, self.methods, strict=True)):
-            if wanted is not None and not wanted[i]:
-                continue
-            predicted = method.predict(history, steps)
+    def _ask(self, history: SignalHistory, steps: IntArray, wanted: IntArray) -> FloatArray:
+        """(wanted, k) of the wanted methods; NaN for one that cannot say."""
+        members = np.full((len(wanted), len(steps)), math.nan)
+        for row, method in zip(members, wanted.tolist(), strict=True):
+            predicted = self.methods[method].predict(history, steps)
             if predicted is not None:
                 row[:] = predicted
         if self.lowest is not None:
@@ -465,9 +483,17 @@ def _between(leads: IntArray, rows: FloatArray, steps: IntArray) -> FloatArray:
     """(leads, c) rows brought to (k, c) by straight lines between leads."""
     if len(leads) == 1:
         return np.repeat(rows, len(steps), axis=0)
-    right = np.clip(np.searchsorted(leads, steps), 1, len(leads) - 1)
-    share = np.clip((steps - leads[right - 1]) / (leads[right] - leads[right - 1]), 0.0, 1.0)
-    return np.asarray(rows[right - 1] + share[:, None] * (rows[right] - rows[right - 1]))
+    left, share = _neighbours(leads.tobytes(), steps.tobytes())
+    return np.asarray(rows[left] + share * (rows[left + 1] - rows[left]))
+
+
+@lru_cache(64)
+def _neighbours(leads: bytes, steps: bytes) -> tuple[IntArray, FloatArray]:
+    """(k,) place of the lead below each step, and (k, 1) the share of the way to the next."""
+    known, ahead = np.frombuffer(leads, np.int64), np.frombuffer(steps, np.int64)
+    left = np.clip(np.searchsorted(known, ahead), 1, len(known) - 1) - 1
+    share = np.clip((ahead - known[left]) / (known[left + 1] - known[left]), 0.0, 1.0)
+    return left, share[:, None]
 
 
 def _combine(members: FloatArray, weights: FloatArray) -> FloatArray:

@@ -1,5 +1,7 @@
 """Boosted trees on lags and the calendar: what a signal will be, off what it was."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
@@ -42,9 +44,8 @@ class LaggedTrees:
         self._reach = max(self._reach, int(steps[-1]))
         if self._booster is None or history.seasons != self._seasons:
             return None
-        knots = np.unique(np.linspace(steps[0], steps[-1], KNOTS).round().astype(np.int64))
-        asked = steps if len(steps) <= KNOTS else knots
-        features, base, scale = self._rows(history, len(history.values), asked)
+        asked = steps if len(steps) <= KNOTS else _knots(int(steps[0]), int(steps[-1]))
+        features, base, scale = self._rows(history, asked)
         correction = self._booster.predict(features) * scale
         if asked is steps:
             return base + correction
@@ -64,46 +65,46 @@ class LaggedTrees:
             return
         tables, labels = [], []
         for origin in np.unique(np.linspace(first, last, count).round().astype(np.int64)):
-            features, base, scale = self._rows(history, int(origin), steps)
+            past = SignalHistory(
+                history.values[:origin],
+                history.end - n + int(origin),
+                history.resolution_s,
+                history.seasons,
+            )
+            features, base, scale = self._rows(past, steps)
             tables.append(features)
             labels.append((history.values[origin + steps - 1] - base) / scale)
         label = np.clip(np.concatenate(labels), -5.0, 5.0)
         options = TreeOptions(trees=40, leaves=12, min_rows=12, seed=0, learning_rate=0.12)
         self._booster = TreeDataset(np.concatenate(tables), ()).grow(label, options)
 
-    def _rows(
-        self, history: SignalHistory, n: int, steps: IntArray
-    ) -> tuple[FloatArray, FloatArray, float]:
-        """Features (k, F) as they were after ``n`` slots, with the forecast that is corrected and
-        the scale that all is told in."""
-        past = SignalHistory(
-            history.values[:n],
-            history.end - len(history.values) + n,
-            history.resolution_s,
-            history.seasons,
-        )
+    def _rows(self, past: SignalHistory, steps: IntArray) -> tuple[FloatArray, FloatArray, float]:
+        """Features (k, F), with the forecast that is corrected and the scale that all is told
+        in."""
         base = self._base.predict(past, steps)
         assert base is not None
-        day = history.seasons[0]
+        day = past.seasons[0]
         recent = past.values[-day:]
         middle, scale = float(recent.mean()), float(recent.std()) or 1.0
-        time_s = (past.end + steps - 1) * float(history.resolution_s)
+        time_s = (past.end + steps - 1) * float(past.resolution_s)
         hour = max(1, day // 24)
         columns = [
-            steps.astype(np.float64),
+            steps,
             time_s % DAY_S,
             (time_s // DAY_S) % 7,
             (base - middle) / scale,
-            *(_each(value, steps) for value in _latest(past.values, hour, middle, scale)),
+            *_latest(past.values, hour, middle, scale),
+            *((past.past(steps, period)[0] - middle) / scale for period in past.seasons),
         ]
-        for period in history.seasons:
-            back = period * -(-steps // period)
-            columns.append((past.values[n + steps - 1 - back] - middle) / scale)
-        return np.stack(columns, axis=1), base, scale
+        features = np.empty((len(steps), len(columns)))
+        for place, column in enumerate(columns):
+            features[:, place] = column
+        return features, base, scale
 
 
-def _each(value: float, steps: IntArray) -> FloatArray:
-    return np.full(len(steps), value)
+@lru_cache(64)
+def _knots(first: int, last: int) -> IntArray:
+    return np.unique(np.linspace(first, last, KNOTS).round().astype(np.int64))
 
 
 def _latest(values: FloatArray, hour: int, middle: float, scale: float) -> list[float]:

@@ -9,7 +9,8 @@ minutes), where a thousand signals have 2.5 ms. What is here goes on from where 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -45,6 +46,31 @@ class SignalHistory:
     resolution_s: int
     seasons: tuple[int, ...]
     """Periods in slots, the shortest first, that the history has at least twice."""
+    _kept: dict[tuple[str, int, int], tuple[IntArray, FloatArray]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """What several methods ask for. With the steps beside it no other array has their id."""
+
+    def past(self, steps: IntArray, period: int) -> FloatArray:
+        """(seasons, k) what was there in the latest seasons, the latest first."""
+        kept = self._kept.get(("past", period, id(steps)))
+        if kept is None:
+            places, lowest = _places(steps.tobytes(), period)
+            seasons = min(PAST_SEASONS, 1 + (len(self.values) + lowest) // period)
+            back = np.arange(seasons)[:, None] * period
+            kept = steps, self.values[len(self.values) + places - back]
+            self._kept["past", period, id(steps)] = kept
+        return kept[1]
+
+    def mean(self, steps: IntArray, period: int) -> FloatArray:
+        """(k,) the weighted mean of that."""
+        kept = self._kept.get(("mean", period, id(steps)))
+        if kept is None:
+            past = self.past(steps, period)
+            weight, total = _season_weights(len(past))
+            kept = steps, np.asarray(weight @ past / total)
+            self._kept["mean", period, id(steps)] = kept
+        return kept[1]
 
 
 class ForecastMethod(Protocol):
@@ -86,10 +112,31 @@ def _season(history: SignalHistory, which: int) -> int | None:
     return history.seasons[which] if which < len(history.seasons) else None
 
 
-def _a_season_ago(history: SignalHistory, steps: IntArray, period: int) -> FloatArray:
-    n = len(history.values)
-    back = period * -(-steps // period)
-    return np.asarray(history.values[n + steps - 1 - back])
+@lru_cache(256)
+def _places(steps: bytes, period: int) -> tuple[IntArray, int]:
+    """Where in the latest season before a history's end slots so many steps ahead were, counted
+    from that end, and the lowest of these."""
+    ahead = np.frombuffer(steps, np.int64)
+    places = ahead - 1 - period * np.maximum(1, -(-ahead // period))
+    return places, int(places.min())
+
+
+@lru_cache(PAST_SEASONS)
+def _season_weights(seasons: int) -> tuple[FloatArray, float]:
+    weight = np.asarray(SEASON_WEIGHT ** np.arange(seasons), np.float64)
+    return weight, float(weight.sum())
+
+
+@lru_cache(256)
+def _fading(steps: bytes, slots: float) -> FloatArray:
+    """What is left after so many steps, where 1/e is left after ``slots``."""
+    return np.exp(-np.frombuffer(steps, np.int64) / slots)
+
+
+@lru_cache(64)
+def _compared(width: int) -> IntArray:
+    """Slots of the latest ``width``, as steps ahead that are 0 or less."""
+    return -np.arange(0, width, -(-width // COMPARED))
 
 
 class SeasonalNaive(_Stateless):
@@ -107,7 +154,7 @@ class SeasonalNaive(_Stateless):
         period = _season(history, self.which)
         if period is None:
             return None
-        ago = _a_season_ago(history, steps, period)
+        ago: FloatArray = history.past(steps, period)[0]
         if not self.window:
             return ago
         width = max(1, round(self.window * period))
@@ -115,7 +162,7 @@ class SeasonalNaive(_Stateless):
         if n < period + width:
             return None
         moved = values[-width:].mean() - values[n - period - width : n - period].mean()
-        return np.asarray(ago + moved * np.exp(-steps / (self.fading * period)))
+        return np.asarray(ago + moved * _fading(steps.tobytes(), self.fading * period))
 
 
 class SeasonalMean(_Stateless):
@@ -140,23 +187,18 @@ class SeasonalMean(_Stateless):
         width = max(1, round(self.window * period))
         if len(history.values) < period + width:
             return None
-        back = -np.arange(0, width, -(-width // COMPARED))
+        back = _compared(width)
         latest = history.values[len(history.values) - 1 + back]
         moved = (latest - self._mean(history, back, period)).mean()
-        return np.asarray(mean + moved * np.exp(-steps / (self.fading * period)))
+        return np.asarray(mean + moved * _fading(steps.tobytes(), self.fading * period))
 
     def _mean(self, history: SignalHistory, steps: IntArray, period: int) -> FloatArray:
-        n = len(history.values)
-        first = period * np.maximum(1, -(-steps // period))
-        lowest = int((steps - first).min())
-        seasons = min(PAST_SEASONS, 1 + (n + lowest - 1) // period)
-        back = np.arange(seasons)[:, None] * period
-        weight = SEASON_WEIGHT ** np.arange(seasons)
-        past = history.values[n + steps - 1 - first - back]
-        if self.median:
-            ascending = np.sort(past, axis=0)  # np.median takes four times as long
-            return np.asarray((ascending[(seasons - 1) // 2] + ascending[seasons // 2]) / 2)
-        return np.asarray(weight @ past / weight.sum())
+        if not self.median:
+            return history.mean(steps, period)
+        ascending = np.sort(history.past(steps, period), axis=0)  # np.median takes four times that
+        return np.asarray(
+            (ascending[(len(ascending) - 1) // 2] + ascending[len(ascending) // 2]) / 2
+        )
 
 
 METHODS: Sequence[Callable[[], ForecastMethod]]

@@ -1,5 +1,7 @@
 """Exponential smoothing with a level, a trend and up to two seasons (Holt-Winters; Taylor 2003)."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
@@ -15,6 +17,13 @@ ERROR_WEIGHT = 0.8
 """Part of the last error that the next slot repeats, fading likewise."""
 
 
+@lru_cache(64)
+def _powers(steps: bytes) -> tuple[FloatArray, FloatArray]:
+    """What is left of a trend's step and of an error so many steps ahead."""
+    ahead = np.frombuffer(steps, np.int64)
+    return np.asarray(DAMPED**ahead, np.float64), np.asarray(ERROR_WEIGHT**ahead, np.float64)
+
+
 class ExponentialSmoothing:
     """Additive. Goes on from slot to slot; begins anew where the seasons change.
 
@@ -27,9 +36,7 @@ class ExponentialSmoothing:
         self.name = f"exponential smoothing {level:g}/{trend:g}/{season:g}"
         self._seasons: tuple[int, ...] | None = None
         self._level = self._trend = self._error = 0.0
-        self._tables: list[list[float]] = []
-        self._arrays: list[FloatArray] | None = None
-        """The same, for looking up many at once."""
+        self._tables: list[FloatArray] = []
 
     def observe(self, history: SignalHistory, fresh: int) -> None:
         """Smooth over the new slots; over the latest seasons where those are new."""
@@ -39,25 +46,37 @@ class ExponentialSmoothing:
         if seasons != self._seasons:
             fresh = min(len(history.values), WARM_UP * max(seasons))
             self._begin(history, seasons, fresh)
-        self._arrays = None
+        first = len(history.values) - fresh
+        while first < len(history.values):  # in pieces in which no place of a season comes twice
+            last = min(first + min(seasons), len(history.values))
+            slots = history.end - len(history.values) + np.arange(first, last)
+            places = [slots % period for period in seasons]
+            rows = [
+                table[place].tolist() for table, place in zip(self._tables, places, strict=True)
+            ]
+            self._smooth(history.values[first:last].tolist(), rows)
+            for table, place, row in zip(self._tables, places, rows, strict=True):
+                table[place] = row
+            first = last
+
+    def _smooth(self, values: list[float], rows: list[list[float]]) -> None:
+        """Go over slots, with what each season's table has for them, which is brought up to
+        date."""
         alpha, beta, gamma = self.weights
         level, trend, error = self._level, self._trend, self._error
-        slot = history.end - fresh
-        rest = ERROR_WEIGHT
-        for value in history.values[len(history.values) - fresh :].tolist():
-            places = [slot % period for period in seasons]
+        rest, each = ERROR_WEIGHT, gamma * (1 - alpha)
+        for i, value in enumerate(values):
             season = 0.0
-            for table, place in zip(self._tables, places, strict=True):
-                season += table[place]
+            for row in rows:
+                season += row[i]
             off = value - (level + trend + season)
             change = off - rest * error  # what the last error did not tell
             level += trend + alpha * change
             trend = DAMPED * trend + alpha * beta * change
-            share = gamma * (1 - alpha) * change / len(seasons)
-            for table, place in zip(self._tables, places, strict=True):
-                table[place] += share
+            share = each * change / len(rows)
+            for row in rows:
+                row[i] += share
             error = value - (level + season)
-            slot += 1
         self._level, self._trend, self._error = level, trend, error
 
     def predict(self, history: SignalHistory, steps: IntArray) -> FloatArray | None:
@@ -66,12 +85,11 @@ class ExponentialSmoothing:
             return None
         slots = history.end + steps - 1
         season = np.zeros(len(steps))
-        if self._arrays is None:
-            self._arrays = [np.asarray(table) for table in self._tables]
-        for period, table in zip(self._seasons, self._arrays, strict=True):
+        for period, table in zip(self._seasons, self._tables, strict=True):
             season += table[slots % period]
-        grown = self._trend * (1 - DAMPED**steps) / (1 - DAMPED)
-        return np.asarray(self._level + grown + season + self._error * ERROR_WEIGHT**steps)
+        damped, rest = _powers(steps.tobytes())
+        grown = self._trend * (1 - damped) / (1 - DAMPED)
+        return np.asarray(self._level + grown + season + self._error * rest)
 
     def _begin(self, history: SignalHistory, seasons: tuple[int, ...], fresh: int) -> None:
         """A level and seasons as the first of the slots have them."""
@@ -88,4 +106,4 @@ class ExponentialSmoothing:
             count = np.bincount(slots[:span] % period, minlength=period)
             table = total / np.maximum(count, 1)
             rest = rest - table[slots % period]
-            self._tables.append(table.tolist())
+            self._tables.append(table)
