@@ -30,7 +30,7 @@ from tunerd.lab.simulation.shipped import ads_study, demo_contexts, shipped_stud
 from tunerd.lab.simulation.simulator import SimulatedRun, job_rng, simulator_for
 
 SEARCH_S = 2.0
-"""Bar: seconds of one search."""
+"""Bar: seconds of a processor for one search."""
 UPDATE_S = 0.15
 PREDICT_S = 0.2
 OPTIMISM = 0.5
@@ -154,14 +154,16 @@ def measure(bars: Bars, title: str, situation: Situation, evaluations: int, repe
             situation.space, situation.score, np.random.default_rng(seed), budget
         )
 
-    took, found = [], []
+    took, passed, found = [], [], []
     for seed in range(repeats):
-        started = time.perf_counter()
+        started, at = time.thread_time(), time.perf_counter()
         found.append(search(study.search.searcher, seed))
-        took.append(time.perf_counter() - started)
+        took.append(time.thread_time() - started)
+        passed.append(time.perf_counter() - at)
     median = float(np.median(took))
     bars.hold(f"{title}: one search", median, median < SEARCH_S, f"< {SEARCH_S} s", "s")
     bars.say(f"{title}: slowest", max(took), "s")
+    bars.say(f"{title}: one search by the clock", float(np.median(passed)), "s")
     bars.say(f"{title}: predictions asked for", int(np.median([f.evaluations for f in found])))
     best = [float(f.scores[0]) for f in found]
     plain = [float(search("random", seed).scores[0]) for seed in range(2)]

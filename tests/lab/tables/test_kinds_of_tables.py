@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.tables.test_guess import guessed, roles
 from tunerd.errors import MisconfiguredError
-from tunerd.lab.tables import derived_columns
+from tunerd.lab.tables import derived_columns, relations
 from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.files import TableRow, open_table
 from tunerd.lab.tables.guess import TableGuess
@@ -822,6 +822,44 @@ def test_a_wide_table_is_guessed_without_a_look_at_each_pair_of_columns(
     found = roles(guessed(rows, tmp_path / "jobs.csv"))
     assert found["run_time_s"] == "objective"
     assert looked < 20 * len(found)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (derived_columns, "determines"),
+        (derived_columns.Multiples, "of"),
+        (relations, "_explained"),
+    ],
+)
+def test_wide_tables_of_words_and_numbers_take_time_in_proportion(
+    module: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = 0
+    plain = getattr(module, name)
+
+    def counted(*given: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return plain(*given)
+
+    monkeypatch.setattr(module, name, counted)
+
+    def looks(many: int) -> int:
+        nonlocal looked
+        rng, looked = random.Random(3), 0
+        kinds: tuple[Callable[[], Any], ...] = (
+            lambda: rng.choice("abcdef"), lambda: round(rng.random(), 5), lambda: rng.randrange(100)
+        )  # fmt: skip
+        rows = [
+            {"threads": 1 << n % 4, **{f"c{k}": kinds[k % 3]() for k in range(many)}, "time_s": n}
+            for n in range(150)
+        ]
+        guessed([row | {"time_s": near(90.0 / row["threads"])} for row in rows], tmp_path / "x.csv")
+        return looked
+
+    narrow = looks(100)
+    assert looks(200) < 2.6 * narrow + 100
 
 
 def test_what_stands_among_parameters_was_not_measured(tmp_path: Path) -> None:

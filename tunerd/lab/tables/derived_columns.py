@@ -297,17 +297,17 @@ def _fixed_by(
 ) -> DerivationRule | None:
     column = among[place]
     strong = names[column.name].weight("context") >= 3
+    apart = ~pairs[place]
     for size in (1, 2, 3):
         for by in combinations(others, size):
+            if reduce(and_, map(pairs.__getitem__, by), apart):
+                continue  # two of the first rows differ in nothing else
             free = sum(among[place_by].name in tuned for place_by in by)
             most = max(among[place_by].distinct for place_by in by)
             # With the context's help it must tell far more apart: n_gpus may go with a model.
             enough = column.distinct > most if free == size else column.distinct >= 2 * most
             if not free or (size > 1 and not enough):
                 continue
-            together = reduce(and_, (pairs[place_by] for place_by in by))
-            if together & ~pairs[place]:
-                continue  # two of the first rows differ in nothing else
             brought = [place_by for place_by in by if among[place_by].name not in tuned]
             if brought and _fixed_groups(rows, brought, place):
                 continue  # what is tuned has no part in it
