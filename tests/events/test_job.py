@@ -1,6 +1,8 @@
 """Job events: what is accepted becomes the right observation, all else a reason with a field."""
 
+import gzip
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -172,6 +174,21 @@ def test_10_mb_that_the_stream_cut_short() -> None:
     rejection = read_job(b"{" * 65536, (), NOW, size=10 * 2**20)
     assert isinstance(rejection, Rejection)
     assert rejection.reason == "value: 10 MiB is more than 256 KiB"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (gzip.compress, "is compressed by its sender (gzip, zstd)"),
+        (lambda value: value + value, "holds several JSON values; send each as a record"),
+        (lambda value: value + b"\n" + value, "holds several JSON values; send each as a record"),
+        (lambda value: b"[" + value + b"]", "got a list; send each event as a record of its own"),
+    ],
+)
+def test_reasons_say_what_to_send_instead(change: Callable[[bytes], bytes], expected: str) -> None:
+    rejection = read_job(change(json.dumps(good_event("e1")).encode()), (), NOW)
+    assert isinstance(rejection, Rejection)
+    assert expected in rejection.problem
 
 
 def test_reasons_never_carry_long_content() -> None:

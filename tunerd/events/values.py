@@ -56,20 +56,32 @@ def decode_object(value: bytes) -> dict[str, Any] | Rejection:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return _why_not_json(value)
     if type(content) is not dict:
-        return Rejection("value", f"expected a JSON object, got {describe(content)}")
+        return _no_object(content)
     if b"\\u0000" in value and (fault := first_unstorable(content)) is not None:
         return fault
     return content
 
 
+def _why_no_text(value: bytes) -> str:
+    """Why bytes are no text in UTF-8, by their beginning; "" where they may be one."""
+    if value.startswith(b"\xef\xbb\xbf"):
+        return "starts with a byte-order mark; send plain UTF-8"
+    if value.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+        return "is compressed by its sender (gzip, zstd); send it as it is"
+    if value.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in value[:4]:
+        return "is binary, UTF-16 or UTF-32; send JSON in plain UTF-8"
+    return "" if value.strip() else "is empty; expected a JSON object"
+
+
+def _no_object(content: object) -> Rejection:
+    several = "; send each event as a record of its own" if isinstance(content, list) else ""
+    return Rejection("value", f"expected a JSON object, got {describe(content)}{several}")
+
+
 def _why_not_json(value: bytes) -> dict[str, Any] | Rejection:
     """The object in `value` whose metrics were NaN or infinite, or why there is none."""
-    if value.startswith(b"\xef\xbb\xbf"):
-        return Rejection("value", "starts with a byte-order mark; send plain UTF-8")
-    if value.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in value[:4]:
-        return Rejection("value", "is binary, UTF-16 or UTF-32; send JSON in plain UTF-8")
-    if not value.strip():
-        return Rejection("value", "is empty; expected a JSON object")
+    if why := _why_no_text(value):
+        return Rejection("value", why)
     try:
         content = json.loads(
             value.decode("utf-8", "surrogateescape"),
@@ -84,10 +96,12 @@ def _why_not_json(value: bytes) -> dict[str, Any] | Rejection:
     except json.JSONDecodeError as error:
         if (at := _first_foreign_byte(value)) is not None:
             return Rejection("value", f"is neither JSON nor UTF-8, from byte {at + 1} on")
+        if error.msg == "Extra data" and error.doc[error.pos] in "{[":
+            return Rejection("value", "holds several JSON values; send each as a record of its own")
         what = error.msg.removesuffix(" at")
         return Rejection("value", f"is not JSON: {what} at character {error.pos + 1}")
     if not isinstance(content, dict | _InvalidNumber):
-        return Rejection("value", f"expected a JSON object, got {describe(content)}")
+        return _no_object(content)
     if isinstance(content, dict) and _is_ours(content):
         repaired = _measured_nothing(content)
     else:
