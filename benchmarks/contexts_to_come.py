@@ -198,7 +198,7 @@ class Outcome:
     @property
     def precision(self) -> float:
         ended = self.foreseen["came"] + self.foreseen["missed"]
-        return self.foreseen["came"] / max(ended, 1)
+        return self.foreseen["came"] / ended if ended else 1.0
 
 
 Task = tuple[str, bool, int, int, Path | None]

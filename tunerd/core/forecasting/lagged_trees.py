@@ -6,7 +6,7 @@ import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
 from tunerd.core.estimators.trees import TreeBooster, TreeDataset, TreeOptions
-from tunerd.core.forecasting.methods import SeasonalMean, SignalHistory
+from tunerd.core.forecasting.methods import SeasonalMean, SignalHistory, mean_of
 from tunerd.core.forecasting.seasons import DAY_S, WEEK_S
 
 __all__ = ["LaggedTrees"]
@@ -85,7 +85,7 @@ class LaggedTrees:
         assert base is not None
         day = past.seasons[0]
         recent = past.values[-day:]
-        middle, scale = float(recent.mean()), float(recent.std()) or 1.0
+        middle, scale = mean_of(recent), float(recent.std()) or 1.0
         time_s = (past.end + steps - 1) * float(past.resolution_s)
         hour = max(1, day // 24)
         columns = [
@@ -109,6 +109,6 @@ def _knots(first: int, last: int) -> IntArray:
 
 def _latest(values: FloatArray, hour: int, middle: float, scale: float) -> list[float]:
     last = (float(values[-1]) - middle) / scale
-    mean = (float(values[-hour:].mean()) - middle) / scale
-    before = (float(values[-2 * hour : -hour].mean()) - middle) / scale
+    mean = (mean_of(values[-hour:]) - middle) / scale
+    before = (mean_of(values[-2 * hour : -hour]) - middle) / scale
     return [last, mean, mean - before]
