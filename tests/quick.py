@@ -1,6 +1,6 @@
 """What ``make test-quick`` leaves out: servers, processes, and fits that take long.
 
-Most of it is recognised by fixtures and folders. A test that takes a third of a second, or
+Most of it is recognised by fixtures and folders. A test that takes a quarter of a second, or
 more, says so itself: ``@pytest.mark.slow``. A quick test that starts a process fails.
 """
 
@@ -21,8 +21,8 @@ _SERVERS = frozenset(
     {"_own_kafka", "browser", "kafka_bootstrap", "kafka_server", "postgres_databases", "secure"}
 )
 """Fixtures: whatever else needs a server asks for one of these."""
-_FITS = frozenset({"filled", "tuned", "tuning"})
-"""Fixtures: a tune stage on a store, and two that have learned."""
+_FITS = frozenset({"filled", "tuned", "tuning", "world"})
+"""Fixtures: a tune stage on a store, and three that have learned."""
 _KINDS = frozenset({"kafka", "postgresql"})
 """Parameters of fixtures that ask for a server when they run."""
 

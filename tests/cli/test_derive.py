@@ -37,6 +37,7 @@ def test_the_same_bit_for_bit(tunerd: Tunerd, learned: Learning) -> None:
             assert part in said.out
 
 
+@pytest.mark.slow
 def test_for_a_program(tunerd: Tunerd, learned: Learning) -> None:
     told = tunerd("derive", "--study", "toy", "--settings", learned.file, "--json").json
     assert told["schema"] == "tunerd.derivation/1"

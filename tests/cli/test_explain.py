@@ -112,6 +112,7 @@ def test_one_recommendation(tunerd: Tunerd, learned: Learning, by: str) -> None:
     assert "→" in text
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_kept_is_replaced_by_the_present_one(
     tunerd: Tunerd, learned: Learning, tmp_path: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_a_model_of_another_version_is_learned_anew_first(
         assert (said.code, wants in said.err) == (code, code == 1)
 
 
+@pytest.mark.slow
 def test_shap_values_are_for_boosted_trees(tunerd: Tunerd, tmp_path: Path) -> None:
     other = Learning.within(tmp_path)
     new = parse_study(TEXT.replace('"boosted_trees"', '"gaussian_process"'))

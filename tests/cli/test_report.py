@@ -66,6 +66,7 @@ def test_for_a_person(tunerd: Tunerd, month: Installation) -> None:
         assert part in said.out
 
 
+@pytest.mark.slow
 def test_for_a_program(tunerd: Tunerd, month: Installation) -> None:
     report = tunerd("report", "llm", "--settings", month.file, "--json").json
     schema = tunerd("schema", "report").json

@@ -49,7 +49,7 @@ SPACES = {
     "equalities": SearchSpace(CONTRACT, LLM),
     "wide rule": SearchSpace(LAYERS, {}),
 }
-BUDGET = SearchBudget(evaluations=3_000, keep=20)
+BUDGET = SearchBudget(evaluations=1_000, keep=20)
 BUDGETS = {"optuna": SearchBudget(evaluations=150, keep=20)}
 """Of those whose every proposal takes milliseconds."""
 CLEVER = sorted(set(SEARCHERS) - {"random"})
@@ -209,14 +209,14 @@ def test_a_clever_one_beats_random_in_a_large_space(clever: Searcher, name: str)
     the mean, sd .3 (extremes of a normal). Half a deviation beyond random's best in six of six
     searches has a chance below (.1)^6 for a searcher that is no better than random.
     """
-    space = SPACES[name]
+    space, budget = SPACES[name], SearchBudget(evaluations=3_000, keep=20)
     plain = searcher_class("random")(LAYERS.search)
     for seed in range(3):
         score = separable(space, seed)
         sd = float(score(space.sample(2_000, np.random.default_rng(9))).std())
-        random = search(plain, space, score, seed)
+        random = search(plain, space, score, seed, budget)
         for other in range(2):
-            found = search(clever, space, score, seed=other)
+            found = search(clever, space, score, other, budget)
             assert found.scores[0] > random.scores[0] + 0.5 * sd
 
 

@@ -131,6 +131,7 @@ def test_after_an_alarm_the_mean_follows_and_the_band_widens(everywhere: bool) -
     assert 0.74 <= played.share(since=900, to=1_200) <= 0.92
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alarmed", [False, True])
 @pytest.mark.parametrize("wrong_by", [8.0, 1 / 8])
 def test_bands_come_back_from_too_narrow_and_from_too_wide(wrong_by: float, alarmed: bool) -> None:
@@ -254,6 +255,7 @@ signals = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(jobs, signals, st.integers(1, 20))
 def test_nothing_that_comes_in_makes_a_band_of_something_usable_unusable(
@@ -289,6 +291,7 @@ def _signal(bands: ConformalBands, word: str) -> None:
             bands.start(dict.fromkeys(STANDINGS, (2.0, 10)))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 99), st.floats(1e-6, 1e6), st.floats(-1e3, 1e3))
 def test_bands_are_the_same_in_any_unit(seed: int, scale: float, zero: float) -> None:

@@ -113,6 +113,7 @@ contexts = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(contexts, contexts)
 def test_different_contexts_have_different_keys(
     one: tuple[Scalar, ...], other: tuple[Scalar, ...]

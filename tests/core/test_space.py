@@ -142,6 +142,7 @@ def test_a_space_is_what_its_constraints_say(
     assert len(np.unique(space.spread(20, rng), axis=0)) == min(20, len(wanted))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(small_studies())
 def test_blocks_are_independent(drawn: tuple[Study, dict[str, Any]]) -> None:

@@ -329,6 +329,7 @@ def test_options_of_a_searcher_are_read_whichever_is_named() -> None:
     assert ReinforceOptions.among(()).batch == 8
 
 
+@pytest.mark.slow
 def test_no_plugin_is_imported_for_a_file_that_sets_none_of_their_options() -> None:
     program = (
         "import sys\nfrom tunerd.core.study_file.read import read\n"
@@ -363,6 +364,7 @@ def test_a_wrong_definition_is_not_blamed_on_who_uses_it() -> None:
     assert [problem.split(":")[0] for problem in problems(text)] == ["derived.dp"]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200) | st.text("[]{}=\".,'#\n ab1", max_size=60))
 def test_any_text_is_a_study_or_mistakes(text: str) -> None:
     with pytest.raises(MisconfiguredError):
@@ -445,6 +447,7 @@ def with_objective(goal: str, scale: str) -> Study:
     return parse_study(small(goal=f'goal = "{goal}"\nscale = "{scale}"'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
 @pytest.mark.parametrize("scale", ["log", "linear"])
 @given(value=st.floats(1e-3, 1e6), other=st.floats(1e-3, 1e6))

@@ -56,9 +56,9 @@ def render(
     """What Helm would apply; each object that Kubernetes itself knows keeps to its schema."""
     done = helm("template", release, str(chart), "--namespace=tunerd", values=values or {})
     assert done.returncode == 0, done.stderr
-    for document in yaml.compose_all(done.stdout, yaml.SafeLoader):
+    for document in yaml.compose_all(done.stdout, yaml.CSafeLoader):
         no_key_is_there_twice(document)
-    objects = [one for one in yaml.safe_load_all(done.stdout) if one is not None]
+    objects = [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one is not None]
     for one in objects:
         if one["apiVersion"].split("/")[0] not in ("monitoring.coreos.com", "kafka.strimzi.io"):
             for version in ("1.31", "1.37"):

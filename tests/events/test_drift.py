@@ -99,6 +99,7 @@ def test_it_says_what_was_given_up_since_and_what_is_asked_again() -> None:
     assert DriftConsequences.load(json.loads(json.dumps(after.dump()))) == after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("above", "share"), [(0.0, None), (2.0, -0.15)])
 def test_what_lies_on_both_sides_of_0_moves_by_its_unit_and_not_by_a_share(
     above: float, share: float | None
@@ -124,6 +125,7 @@ def test_what_lies_on_both_sides_of_0_moves_by_its_unit_and_not_by_a_share(
     assert msgspec.json.decode(to_bytes(event), type=DriftEvent) == event
 
 
+@pytest.mark.slow
 def test_its_size_is_a_share_of_what_was_there_right_before_it() -> None:
     """And not of a mean over longer times."""
 

@@ -132,6 +132,7 @@ def test_any_bytes_are_read_or_rejected(value: bytes) -> None:
     assert isinstance(read_request(value, (), NOW), Rejection)
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),

@@ -30,12 +30,14 @@ RARE, OFTEN = 16, (4, 8)
 class Weeks:
     """A study whose context ``RARE`` has jobs on one day of the week, and others daily."""
 
-    def __init__(self, tuning: Tuning, *forecast: str) -> None:
+    def __init__(self, tuning: Tuning, *forecast: str, days: int = 0) -> None:
+        """``days`` have passed already, in another tuner process."""
         self.tuning = tuning
         tuning.settings = TuneSettings(active_days=3.0)
-        text = changed().text + "".join(f"\n{line}" for line in ("[forecast]", *forecast))
-        self.publish(text)
-        self.numbers: Iterator[int] = count(1)
+        if not days:
+            text = changed().text + "".join(f"\n{line}" for line in ("[forecast]", *forecast))
+            self.publish(text)
+        self.numbers: Iterator[int] = count(1 + days)
         self.tune = tuning.start()
 
     def publish(self, text: str) -> None:
@@ -72,9 +74,8 @@ class Weeks:
 
 @pytest.fixture
 def weeks(tuning: Tuning) -> Weeks:
-    made = Weeks(tuning)
-    made.pass_(2)
-    return made
+    tuning.once("two weeks", lambda: Weeks(tuning).pass_(2))
+    return Weeks(tuning, days=14)
 
 
 def outcomes(heard: Heard) -> dict[str, int]:

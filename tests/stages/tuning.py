@@ -124,11 +124,19 @@ class Tuning:
         return steps
 
     def learned(self, jobs: int = 60, mode: str = '"publish"') -> None:
-        """The study is there, has learned so many jobs, and its tuner process is gone.
+        """The study is there, has learned so many jobs, and its tuner process is gone."""
 
-        The first test does it. Those after it get a copy, as the same jobs teach the same.
-        """
-        key, path = (jobs, mode, self.settings), self.store._database.path
+        def learn() -> None:
+            self.publish(mode=mode)
+            self.add(random_jobs(jobs))
+            self.run(self.start())
+
+        self.once((jobs, mode, self.settings), learn)
+
+    def once(self, key: Hashable, make: Callable[[], object]) -> None:
+        """Do this to a store in which nothing is yet, in the first test. Those after it get a copy
+        of what came of it, as the same jobs teach the same."""
+        path = self.store._database.path
         assert path is not None
         assert self.store.study(NAME) is None
         with closing(sqlite3.connect(path)) as here:
@@ -138,9 +146,7 @@ class Tuning:
                 self.heard.reports.extend(_SNAPSHOTS[key].reports)
                 self.lines.lines.extend(_SNAPSHOTS[key].lines)
                 return
-            self.publish(mode=mode)
-            self.add(random_jobs(jobs))
-            self.run(self.start())
+            make()
             kept = sqlite3.connect(":memory:", check_same_thread=False)
             here.backup(kept)
         reports, lines = tuple(self.heard.reports), tuple(self.lines.lines)

@@ -209,6 +209,7 @@ def test_what_is_no_http_is_told(tmp_path: Path, stranger: Callable[..., Strange
     assert "does not speak HTTP" in refused(client(tmp_path, server.url))
 
 
+@pytest.mark.slow
 def test_a_certificate_is_checked_and_a_user_sent_and_a_password_read_anew(
     tmp_path: Path, stranger: Callable[..., Stranger]
 ) -> None:

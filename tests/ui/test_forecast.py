@@ -61,6 +61,7 @@ def planned(world: World, tmp_path: Path) -> World:
     return own
 
 
+@pytest.mark.slow
 def test_the_page_has_bands_plan_and_what_came(
     planned: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

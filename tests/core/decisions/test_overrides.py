@@ -302,6 +302,7 @@ def _said(advice: Advice) -> list[Mapping[str, Value]]:
     return said + ([advice.baseline] if advice.baseline else [])
 
 
+@pytest.mark.slow
 def test_a_reason_says_what_a_limit_holds_back() -> None:
     learned = learned_tuner()  # advice under limits leaves its traces in who leads
     where = "toy|n=8"
@@ -321,6 +322,7 @@ def test_a_reason_says_what_a_limit_holds_back() -> None:
     assert learned.advise(where, None).candidates == free.candidates
 
 
+@pytest.mark.slow
 def test_a_campaign_goes_on_without_what_a_limit_rules_out(learned: Tuner) -> None:
     learned.impose(OverrideSet(learned.study))
     _begin_campaign(learned, 16)

@@ -232,6 +232,7 @@ def test_what_faded_tells_no_level() -> None:
     assert abs(float(np.mean(mean - true))) < 0.5
 
 
+@pytest.mark.slow
 def test_what_is_usual_elsewhere_is_where_a_context_begins() -> None:
     """Everywhere one coordinate of four matters, and steeply: eight jobs do not tell which."""
 
@@ -390,6 +391,7 @@ def test_what_others_know_of_a_configuration_is_what_a_fit_without_it_knows() ->
         assert known[i] == pytest.approx(without._known(Z[[i]], variance)[0], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_second_process_fades_out() -> None:
     Z, y = jobs(40, seed=3)
     told = np.random.default_rng(3).normal(size=40)

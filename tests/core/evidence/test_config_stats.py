@@ -181,6 +181,7 @@ def test_an_alarm_soon_after_another_is_about_the_same_change() -> None:
     assert one.mean == 0.5
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(-1e6, 1e6)), max_size=30))
 def test_state_survives_json_exactly(jobs: list[tuple[str, float]]) -> None:
     evidence = ConfigStatsTable()

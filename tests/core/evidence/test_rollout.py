@@ -102,6 +102,7 @@ def test_a_configuration_that_is_no_better_is_rarely_promoted(law: str, noise: f
     assert promoted / runs <= ALPHA + 0.03
 
 
+@pytest.mark.slow
 def test_a_clearly_better_one_is_promoted_after_few_runs() -> None:
     rng = np.random.default_rng(0)
     runs = []
@@ -454,6 +455,7 @@ def test_what_is_a_little_slower_in_half_of_its_runs_gives_way() -> None:
     assert kept(score) <= 4
 
 
+@pytest.mark.slow
 def test_what_is_as_fast_as_the_former_mostly_stays() -> None:
     assert kept(lambda rng: float(rng.standard_t(3)) * 0.02) >= 36
 

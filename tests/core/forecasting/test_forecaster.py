@@ -147,11 +147,13 @@ def test_a_signal_of_one_value_is_foreseen_as_that() -> None:
     np.testing.assert_allclose(forecast.quantiles, 7.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [5.0, 0.1, 100.3, 1 / 3])
 def test_a_signal_of_one_value_tells_no_shift(value: float) -> None:
     assert rolled(np.full(4 * WEEK, value)).shifted_at is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [10, 15, 26])
 def test_a_season_of_its_own_may_be_shorter_than_a_week(period: int) -> None:
     hour = np.arange(5 * WEEK)

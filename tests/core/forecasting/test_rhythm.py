@@ -104,6 +104,7 @@ def test_two_of_many_days_have_an_hour_in_common_by_chance() -> None:
     assert made.probability(MONDAY + 6 * WEEK) > 0.5
 
 
+@pytest.mark.slow
 def test_days_at_random_are_no_dates() -> None:
     for seed in range(20):
         luck = random.Random(seed)
@@ -195,6 +196,7 @@ def test_the_most_probable_come_first_and_only_so_many() -> None:
     assert list(contexts_to_come(rhythms.items(), now, DAY, 0.8, 9)) == ["always"]
 
 
+@pytest.mark.slow
 @given(st.lists(moments, max_size=40), st.randoms(), moments)
 def test_the_order_of_jobs_and_what_is_kept_of_them_make_no_difference(
     jobs: list[datetime], luck: object, now: datetime
@@ -223,6 +225,7 @@ def test_what_is_kept_is_bounded(jobs: list[datetime]) -> None:
     assert len(made.days) <= DAYS
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 167), max_size=20),
     st.integers(0, 20 * 168),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -76,8 +77,14 @@ def comparing(jobs: Sequence[Observation] = JOBS) -> tuple[Tuner, int]:
     return tuner, at
 
 
+@cache
+def usually() -> Sequence[ModelBuild]:
+    """What becomes of models while these jobs come."""
+    return tuple(learn(Tuner(study(), Inline()), JOBS))
+
+
 def test_small_studies_are_fitted_on_the_spot_and_larger_ones_compared() -> None:
-    built = learn(Tuner(study(), Inline()), JOBS)
+    built = usually()
     assert (built[0].why, built[0].contest) == ("first", None)
     assert all(one.took_over and one.why == "grown" for one in built[1:] if one.decided_at <= 300)
     compared = [one for one in built if one.contest is not None]
@@ -222,7 +229,7 @@ def backlog(jobs: Sequence[Observation], size: int = 10) -> list[Tuner]:
 
 
 def test_of_a_backlog_few_models_are_fitted_and_the_last_one_is_as_fresh_as_ever() -> None:
-    usual = learn(Tuner(study(), Inline()), JOBS)
+    usual = usually()
     built = drained(backlog(JOBS)[0])
     assert len(built) <= len(usual) / 2
     last = max(one.fitted_at for one in built)

@@ -228,6 +228,7 @@ def test_of_no_jobs_there_are_none() -> None:
     assert (wider == 1.0).all()
 
 
+@pytest.mark.slow
 def test_a_configuration_that_nobody_has_run_is_told_with_less_certainty() -> None:
     rng = np.random.default_rng(9)
     special = rng.normal(size=COUNT)

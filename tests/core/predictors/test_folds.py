@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ FEATURES = FeatureMap(TOY)
 ROWS = FEATURES.rows(random_jobs(ENOUGH * ONE_IN, 0))
 
 
+@pytest.mark.slow
 @given(st.integers(10, 300), st.integers(0, 5))
 def test_each_context_is_left_out_once_whole_and_no_row_alone_twice(n: int, seed: int) -> None:
     rows = ROWS.take(np.arange(n))

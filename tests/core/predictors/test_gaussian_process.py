@@ -1,12 +1,14 @@
 """The Gaussian process as a predictor."""
 
 import numpy as np
+import pytest
 
 from tests.core.tuning import random_jobs, study
 from tunerd.core.features import FeatureMap
 from tunerd.core.predictors.gaussian_process import GaussianProcess
 
 
+@pytest.mark.slow
 def test_with_some_jobs_left_out_it_is_about_as_sure_of_itself() -> None:
     """Bands are sized by fits that leave jobs out: what is not the jobs' doing must not differ."""
     features = FeatureMap(study())

@@ -38,6 +38,7 @@ def places(codes: Codes) -> list[int]:
     return [int(np.flatnonzero((row == TABLE).all(axis=1))[0]) for row in codes]
 
 
+@pytest.mark.slow
 def test_it_draws_rows_with_the_probabilities_of_its_definition() -> None:
     codes = walk().draw(LOGITS, 20_000, np.random.default_rng(0))
     for seed, logs in enumerate(log_chances(LOGITS)):

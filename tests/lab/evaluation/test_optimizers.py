@@ -83,6 +83,7 @@ def test_a_history_that_targets_share_is_learned_once_and_is_the_same_for_each()
         assert says(again[:1]) == says(again[1:])
 
 
+@pytest.mark.slow
 def test_only_what_is_in_the_table_is_tried() -> None:
     """A table with holes: three quarters of the space were never measured."""
     rng = np.random.default_rng(0)
@@ -151,6 +152,7 @@ def test_jobs_follow_what_is_wanted_and_then_the_shares(
     assert [one.rank for one in followed(given, n)] == ranks
 
 
+@pytest.mark.slow
 def test_where_hardly_anything_runs_jobs_go_on() -> None:
     """Nothing is likely enough to run to be recommended: the incumbent, or what is untried."""
     table = [

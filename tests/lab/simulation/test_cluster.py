@@ -239,6 +239,7 @@ def test_a_partial_baseline_in_a_message_is_completed(ads: Study, stream: Stream
     assert all(job.config == expected for job in cluster(ads, stream).run(3))
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_seed_are_the_same(ads: Study, tmp_path: Path) -> None:
     def once(name: str, seed: int) -> list[FinishedJob]:
         (tmp_path / name).mkdir()

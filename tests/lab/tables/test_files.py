@@ -271,6 +271,7 @@ def test_lines_that_are_no_objects(tmp_path: Path) -> None:
     assert "deep" in reasons[3] or "not JSON" in reasons[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ['"3,4', '3,"4', '"3" of,"4,5', '"3,4,'])
 @pytest.mark.parametrize("after", [2, 30_000])
 def test_an_unclosed_quote_costs_its_own_line(tmp_path: Path, line: str, after: int) -> None:
@@ -503,6 +504,7 @@ def test_a_json_text_with_endless_commas_or_quotes_is_read_once() -> None:
     assert isinstance(rest, UnreadableLine)
 
 
+@pytest.mark.slow
 def test_a_table_with_too_many_columns_is_refused_at_its_header(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"c{k}" for k in range(60_000)) + "\n" + "1," * 59_999 + "1\n")

@@ -801,6 +801,7 @@ def test_what_runs_count_and_earn_is_called_measured(name: str) -> None:
     assert read.weight("measured") > max(read.weight("context"), read.weight("parameter"))
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_guessed_without_a_look_at_each_pair_of_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

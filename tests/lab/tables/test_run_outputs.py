@@ -486,6 +486,7 @@ def test_logs_of_blank_or_endless_lines_take_no_time() -> None:
     assert not is_log("\n " * 30_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["1" * 4_090, "[1]" * 400 + " 1 bits/sec" * 250])
 def test_endless_lines_are_passed_over(line: str, tmp_path: Path) -> None:
     for tool, (text, *_) in LOGS.items():
