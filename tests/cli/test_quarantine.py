@@ -123,3 +123,8 @@ def test_what_is_said_of_jobs_is_a_command(
     assert (
         f"{what}: 2 jobs (1, 2)" in tunerd("commands", "llm", "--settings", installation.file).out
     )
+
+
+def test_status_says_how_many_wait(tunerd: Tunerd, installation: Installation) -> None:
+    shown = tunerd("status", "--settings", installation.file).out
+    assert "\n  quarantine 2 jobs in quarantine" in shown

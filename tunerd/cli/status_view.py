@@ -197,7 +197,7 @@ def _append_orders(text: Text, study: Mapping[str, Any], now: datetime) -> None:
 def _append(text: Text, name: str, told: str) -> None:
     """Add a line that asks for attention, unless it says nothing."""
     if told:
-        text.append(f"\n  {name:<10}", style="not bold yellow")
+        text.append(f"\n  {name:<9} ", style="not bold yellow")
         text.append(told, style="not bold")
 
 

@@ -423,6 +423,27 @@ def test_names_of_secrets_in_blocks_are_left_out(tmp_path: Path) -> None:
         assert "hunter2" not in str(rows)
 
 
+@pytest.mark.parametrize("user", ["-uroot", "--password=hunter2", "-P9"])
+def test_what_time_says_of_commands(user: str, tmp_path: Path) -> None:
+    path = tmp_path / "time.txt"
+    path.write_text(
+        "".join(
+            f'\tCommand being timed: "./solve {user} -phunter2 -t {a} --opt {b}"\n'
+            f"\tUser time (seconds): {a * 900 / speed(a, b):.2f}\n"
+            f"\tPercent of CPU this job got: {97 * a}%\n"
+            f"\tElapsed (wall clock) time (h:mm:ss or m:ss): 0:{9 + 900 / speed(a, b):05.2f}\n"
+            "\tExit status: 0\n"
+            for a, b in GRID
+        )
+    )
+    guesses, _ = read(path)
+    found = roles(guesses)
+    assert (found["t"], found["opt"]) == ("parameter", "parameter")
+    assert found["Percent of CPU this job got"] == "metric"
+    assert guesses.objective.column.name.startswith("Elapsed")
+    assert "hunter2" not in str(rows_of(path)) + drafted(path)[0]
+
+
 def test_what_stream_measures(tmp_path: Path) -> None:
     path = tmp_path / "stream.txt"
     path.write_text(

@@ -8,7 +8,12 @@ from itertools import chain, islice
 from typing import Any
 
 from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
-from tunerd.lab.tables.exports.command_lines import MAX_LINE, is_secret, without_secrets
+from tunerd.lab.tables.exports.command_lines import (
+    MAX_LINE,
+    arguments_of,
+    is_secret,
+    without_secrets,
+)
 from tunerd.lab.tables.text_reader import is_comment
 
 __all__ = ["BLOCKS", "PAIRS"]
@@ -74,9 +79,16 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             yield run
             run = {}
         if (run or first == pair[0]) and len(run) < MOST_NAMES:
-            run.setdefault(*pair)
+            run |= {name: v for name, v in _said_of_it(*pair).items() if name not in run}
     if run:
         yield run
+
+
+def _said_of_it(name: str, value: str) -> dict[str, str]:
+    """A value by its name; of a command what it sets, for a password may stand there."""
+    if name.lower() in ("command", "command being timed", "cmd", "cmdline"):
+        return arguments_of(value) or {"program": ""}
+    return {name: value}
 
 
 # ── a run in a line ──────────────────────────────────────────────────────────────────────────
