@@ -1,5 +1,7 @@
 """What every store promises of searches that instances do for each other."""
 
+import zlib
+
 import pytest
 import sqlalchemy as sa
 
@@ -47,9 +49,9 @@ def finish(store: Store, number: int, result: bytes | None, owner: str = "b/1") 
         return tx.finish_search(number, owner, result)
 
 
-def collect(store: Store, *, unclaimed: bool = False) -> list[CollectedSearch]:
+def collect(store: Store, *, unclaimed_s: float = 600.0) -> list[CollectedSearch]:
     with store.transaction() as tx:
-        return tx.collect_searches(STUDY, unclaimed=unclaimed)
+        return tx.collect_searches(STUDY, unclaimed_s=unclaimed_s)
 
 
 def left(store: Store) -> int:
@@ -76,7 +78,7 @@ def test_what_is_finished_is_taken_out_once(store: Store, offered: list[int]) ->
     ]
     assert collect(store) == rows
     assert collect(store) == []
-    assert collect(store, unclaimed=True) == [CollectedSearch(offered[2], "three", False, None)]
+    assert collect(store, unclaimed_s=0.0) == [CollectedSearch(offered[2], "three", False, None)]
     assert left(store) == 0
 
 
@@ -109,6 +111,26 @@ def test_others_builds_and_studies_that_are_left_alone_are_passed_over(
     assert claim(store) == "one"
 
 
+def test_nobody_takes_what_is_ones_own_or_of_a_study_that_was_left(
+    store: Store, offered: list[int]
+) -> None:
+    assert len(offered) == 3
+    assert claim(store, "a/1") is None
+    store.release_lease(study_lease(STUDY), "a/1", 1)
+    assert claim(store) is None
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"nonsense", zlib.compress(b"\xff"), zlib.compress(b"[1")]
+)
+def test_what_is_damaged_is_taken_without_what_it_is_made_from(
+    store: Store, offered: list[int], damaged: bytes
+) -> None:
+    with store.transaction() as tx:
+        tx._connection.execute(sa.update(search_tasks).values(basis=damaged))
+        assert tx.claim_search("b/1", BUILD, 60.0) == task("one", id=offered[0], basis={})
+
+
 def test_nobody_searches_for_an_epoch_that_is_over(store: Store, offered: list[int]) -> None:
     assert claim(store) == "one"
     store.release_lease(study_lease(STUDY), "a/1", 1)
@@ -128,12 +150,12 @@ def test_two_that_look_at_once_take_two(store: Store, store_url: str, offered: l
         first = tx.claim_search("b/1", BUILD, 60.0)
         assert claim(other, "c/1") == "two"
         with other.transaction() as owner:  # what is being written at this moment stays
-            assert owner.collect_searches(STUDY, unclaimed=True) == [
+            assert owner.collect_searches(STUDY, unclaimed_s=0.0) == [
                 CollectedSearch(offered[2], "three", False, None)
             ]
     assert first is not None
     assert first.context_key == "one"
-    assert collect(store, unclaimed=True) == []
+    assert collect(store, unclaimed_s=0.0) == []
 
 
 def test_searches_for_others_are_counted(store: Store) -> None:

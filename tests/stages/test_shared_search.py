@@ -2,20 +2,23 @@
 what comes without, and who helps can do no harm."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
-from msgspec import json
+from msgspec import json, structs
 
 from tests.stages.fakes import Heard
-from tests.stages.sharing import Instance, Ticking, elsewhere, join, offer, settle
+from tests.stages.sharing import SIZES, Instance, Ticking, elsewhere, join, offer, settle
 from tests.stages.tuning import NAME, Tuning, random_jobs
 from tunerd import telemetry
 from tunerd.core.recommendation import Advice
 from tunerd.errors import NothingFeasibleError
 from tunerd.settings.model import TuneSettings
+from tunerd.stages import shared_search, tune
 from tunerd.stages.replay import derive
 from tunerd.stages.shared_search import SearchHelper, made_by
+from tunerd.stages.study_session import StepPlan
 from tunerd.store import SearchTask, open_store
 from tunerd.store.tables import search_tasks
 
@@ -197,6 +200,89 @@ def test_a_search_that_fails_elsewhere_is_told_and_left_to_the_owner(
     assert {state.searched >= 0 for state in owner.stage._books[NAME].tuner.contexts.values()} == {
         True
     }
+
+
+def test_a_damaged_task_ends_nobody_and_is_left_to_the_owner(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offer(tuning, owner, [helper])
+    with tuning.store.transaction() as tx:
+        tx._connection.execute(sa.update(search_tasks).values(basis=b"nonsense"))
+    assert helper.stage.step()
+    assert len(helper.lines.of("search for another instance failed: it goes on alone")) == 1
+    settle(owner, [helper])
+    assert elsewhere(tuning.store.steps(NAME, 1000)) == {}
+    assert tasks(tuning) == 0
+
+
+def test_a_study_that_takes_too_long_to_search_elsewhere_is_left_alone(
+    tuning: Tuning, owner: Instance, helper: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(tuning, owner, [helper])
+    monkeypatch.setattr(shared_search, "CLAIM_S", 0.0)
+    assert helper.stage.step()
+    assert len(helper.lines.of("search for another instance took too long: it goes on alone")) == 1
+    helper.stage.step()
+    assert claimed(tuning).study == NAME  # there is more, which it leaves alone
+    assert len(helper.lines.of("search for another instance took too long: it goes on alone")) == 1
+
+
+def test_what_nobody_takes_is_the_owners_again_however_much_else_waits(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offered = offer(tuning, owner, [helper])
+    books = owner.stage._books[NAME]
+    books.due = ["something else"]
+    with tuning.store.transaction() as tx:
+        earlier = tuning.time.now() - timedelta(days=400)
+        tx._connection.execute(sa.update(search_tasks).values(offered_at=earlier))
+    owner.stage.offers.take_over(books, StepPlan())
+    assert books.due[1:] == offered
+    assert books.offered == {}
+
+
+def test_what_is_to_be_searched_here_anyway_is_not_taken_over(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    """An operator wants it anew; what it is made from is the same."""
+    (key, *_) = offer(tuning, owner, [helper])
+    assert helper.stage.step()
+    books, plan = owner.stage._books[NAME], StepPlan()
+    books.due.insert(0, key)
+    owner.stage.offers.take_over(books, plan)
+    assert plan.elsewhere == {}
+    assert books.due.count(key) == 1
+
+
+def test_nothing_is_taken_over_of_a_model_that_an_operator_took_out(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offered = offer(tuning, owner, [helper])
+    assert helper.stage.step()
+    books, plan = owner.stage._books[NAME], StepPlan(taken_up={"version": 1})
+    owner.stage.offers.take_over(books, plan)
+    assert plan.elsewhere == books.offered == {}
+    assert set(offered) <= set(books.due)
+    assert tasks(tuning) == 0
+
+
+def test_nothing_is_offered_while_old_jobs_are_imported(
+    tuning: Tuning, owner: Instance, helper: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(tuning, owner, [helper])
+    settle(owner, [helper])
+    monkeypatch.setattr(tune, "HISTORY_SHARE", 20)
+    last = tuning.store.study(NAME).last_sequence  # type: ignore[union-attr]
+    old = random_jobs(72, first=last + 1, seed=5, sizes=SIZES)
+    tuning.add([structs.replace(job, history=True) for job in old])
+    helper.stage.step()
+    for _ in range(40):
+        owner.stage.placement.look([NAME])  # type: ignore[union-attr]
+        owner.stage.step()
+    steps = [step for step in tuning.store.steps(NAME, 1000) if step.sequence_to > last]
+    during = [step for step in steps if step.sequence_to < last + 72]
+    assert len(during) > 1
+    assert [step.detail.get("offered") for step in during] == [None] * len(during)
 
 
 @pytest.mark.parametrize("why", ["switched off", "alone", "busy"])

@@ -45,6 +45,8 @@ MOST_BYTES = 4 * 1024 * 1024
 CLAIM_S = 15.0
 """What a search may take elsewhere before the owner does it: so long a context waits for an
 instance that was lost. Loading a large model takes a second, a search 0.06 to 1.4."""
+UNTAKEN_S = 15.0
+"""What nobody has taken for so long is the owner's again, however much else waits."""
 REST_S = 30.0
 """How long nothing is offered after nobody took any: each offer has its cost."""
 LOOK_EVERY_S = 0.25
@@ -92,7 +94,7 @@ class SearchOffers:
     """Until when nothing is offered, by study."""
 
     def begin(self, books: StudySession) -> None:
-        """Drop what an earlier holder of the study had offered."""
+        """Drop what was offered of the study so far, by whoever held it."""
         if self.placement is not None:
             with self.store.transaction() as tx:
                 tx.fence(books.study.name, books.epoch)
@@ -101,7 +103,11 @@ class SearchOffers:
     def take_over(self, books: StudySession, changes: StepPlan) -> None:
         """Take over what others came to. What they did not, and what was decided from something
         that has changed since, is to be searched here."""
-        back = []
+        back: list[str] = []
+        if changes.taken_up:  # an operator thought nothing of the model that those are made with
+            back += books.offered
+            books.offered.clear()
+            self.begin(books)
         for row in self.collect(books) if books.offered else ():
             offered = books.offered.get(row.context_key)
             if offered is None or offered.id != row.id:
@@ -110,15 +116,16 @@ class SearchOffers:
             if row.result is None or not _accept(books, changes, row, offered, row.result):
                 back.append(row.context_key)
         if back and not books.ended:
-            there = [key for key in back if key in books.tuner.contexts]
+            there = books.tuner.contexts.keys() & set(back).difference(changes.forgotten)
             books.due += [key for key in books.tuner.due(there) if key not in books.due]
 
     def collect(self, books: StudySession) -> Sequence[CollectedSearch]:
-        """What is finished or overdue; what nobody has taken, once there is nothing else to do."""
+        """What is finished or overdue; what nobody has taken for a while, or at once where there is
+        nothing else to do."""
         name, offered = books.study.name, len(books.offered)
         with self.store.transaction() as tx:
             tx.fence(name, books.epoch)
-            rows = tx.collect_searches(name, unclaimed=not books.due)
+            rows = tx.collect_searches(name, unclaimed_s=UNTAKEN_S if books.due else 0.0)
         if len(rows) == offered and not any(row.claimed for row in rows):
             self._rests[name] = self.clock() + REST_S
         return rows
@@ -200,7 +207,7 @@ def _accept(
 ) -> bool:
     """Take over a result; False where what it was made from has changed."""
     key, tuner = row.context_key, books.tuner
-    if books.ended or key not in tuner.contexts:
+    if books.ended or key not in tuner.contexts or key in books.due:  # to be searched here anyway
         return False
     brief: bool = offered.basis["brief"]
     if basis_of(tuner, key, books.recommended.followed(key), brief=brief) != offered.begun:
@@ -252,12 +259,23 @@ class SearchHelper:
             task = tx.claim_search(self.owner, self.made_by, CLAIM_S, {*besides, *failed})
         if task is None:
             self._look_at = self.clock() + LOOK_EVERY_S
+            if all(self.clock() - at > QUIET_S for at in self._helped.values()):
+                self._kept = None
             return False
+        began = self.clock()
         self.listener.hear(telemetry.StepStarted(study=task.study))
         result = self._result(task)
         with self.store.transaction() as tx:
-            if tx.finish_search(task.id, self.owner, result) and result is not None:
+            finished = tx.finish_search(task.id, self.owner, result)
+            if finished and result is not None:
                 tx.note_search(self.instance, self.owner)
+        if not finished and (took := self.clock() - began) > CLAIM_S:
+            self._failed[task.study] = self.clock() + FAILED_S
+            self.log.warning(
+                "search for another instance took too long: it goes on alone",
+                study=task.study,
+                seconds=round(took, 1),
+            )
         self.listener.hear(telemetry.StageProgressed(stage="tune", worked=True))
         return True
 

@@ -100,6 +100,8 @@ class StepPlan:
     """By context key, what its search began with: see :mod:`tunerd.stages.provenance`."""
     elsewhere: dict[str, OfferedSearch] = field(default_factory=dict)
     """By context key, those of :attr:`searched` that another instance searched."""
+    importing: bool = False
+    """Whether old jobs are learned of which more wait: contexts are searched after them."""
     quarantine: list[QuarantineDecision] = field(default_factory=list)
     """What operators said of jobs in quarantine."""
     taken_up: dict[str, Any] = field(default_factory=dict)

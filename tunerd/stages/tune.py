@@ -221,9 +221,9 @@ class TuneStage:
 
     def _help(self) -> bool:
         """Search for another instance, where this one has nothing of its own to do."""
-        if self.helper is None or self.placement is None:
+        if self.helper is None:
             return False
-        return self.helper.step({*self.placement.held, *self.set_aside, *self._left})
+        return self.helper.step({*self.set_aside, *self._left})
 
     def _placed(self, known: Sequence[StudyRow]) -> Sequence[StudyRow]:
         """The studies that are this instance's. What it has lost or gives up is dropped: between
@@ -324,7 +324,8 @@ class TuneStage:
         self._take_up(asked, books, changes)
         self.offers.take_over(books, changes)
         searched_s = self._answer(books, changes)
-        if not asked and not self._importing(row, books, observations):
+        changes.importing = self._importing(row, books, observations)
+        if not asked and not changes.importing:
             searched_s = self._search(row, books, changes)
             searched_s += self._search_ahead(row, books, changes)
         worked = bool(
@@ -602,7 +603,9 @@ class TuneStage:
             ):
                 report.lines += tell_drift(tx, study, drift, after, self.drift_topic, now)
             brief = books.waiting >= BRIEF_ABOVE
-            if offered := self.offers.offer(tx, books, report, now, brief=brief):
+            if not changes.importing and (
+                offered := self.offers.offer(tx, books, report, now, brief=brief)
+            ):
                 detail["offered"] = offered  # and which of them get a brief look
             books.save(tx, changes, learned, now, detail)
             if self.placement is not None:  # a large study takes long to save

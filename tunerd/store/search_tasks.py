@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from tunerd.store.access import StoreWrites
-from tunerd.store.json_text import from_json, to_json
+from tunerd.store.json_text import to_json, whole_json
 from tunerd.store.leases import study_lease
 from tunerd.store.tables import leases, search_tasks
 
@@ -80,7 +80,8 @@ class SearchTaskWrites(StoreWrites):
         self, owner: str, made_by: str, ttl_s: float, besides: Collection[str] = ()
     ) -> SearchTask | None:
         """Take the oldest task that nobody has taken; None where there is none. Not of the studies
-        ``besides``, nor of an epoch that is over, nor one of another build.
+        ``besides`` nor one's own, nor of an epoch that is over, nor one of another build. One that
+        is damaged has no basis.
 
         Args:
             ttl_s: seconds after which its owner may search it itself.
@@ -88,7 +89,10 @@ class SearchTaskWrites(StoreWrites):
         table = search_tasks.c
         present = (
             sa.select(leases.c.epoch)
-            .where(leases.c.name == sa.literal(study_lease("")) + table.study)
+            .where(
+                leases.c.name == sa.literal(study_lease("")) + table.study,
+                leases.c.owner != owner,
+            )
             .scalar_subquery()
         )
         row = self._connection.execute(
@@ -119,7 +123,7 @@ class SearchTaskWrites(StoreWrites):
             sequence=row.sequence,
             model=row.model,
             made_by=row.made_by,
-            basis=from_json(zlib.decompress(row.basis).decode(), f"search task {row.id}"),
+            basis=_basis(row),
             id=row.id,
         )
 
@@ -138,15 +142,19 @@ class SearchTaskWrites(StoreWrites):
         ).rowcount
         return changed == 1
 
-    def collect_searches(self, study: str, *, unclaimed: bool) -> list[CollectedSearch]:
+    def collect_searches(self, study: str, *, unclaimed_s: float) -> list[CollectedSearch]:
         """Take out the tasks of a study that are finished or whose claim has run out, in the order
-        in which they were offered; with ``unclaimed`` also those that nobody has taken. What is
-        being written at this moment stays. Call ``fence`` first in the same transaction."""
+        in which they were offered; also those that nobody has taken for ``unclaimed_s`` seconds.
+        What is being written at this moment stays. Call ``fence`` first in the same transaction."""
         table = search_tasks.c
-        over = table.finished | (table.claimed_until <= self._database.now(self._connection))
+        now = self._database.now(self._connection)
+        left = table.claimed_by.is_(None) & (
+            table.offered_at <= now - timedelta(seconds=unclaimed_s)
+        )
+        over = table.finished | (table.claimed_until <= now) | left
         rows = self._connection.execute(
             sa.select(table.id, table.context_key, table.claimed_by.is_not(None), table.result)
-            .where(table.study == study, (over | table.claimed_by.is_(None)) if unclaimed else over)
+            .where(table.study == study, over)
             .order_by(table.id)
             .with_for_update(skip_locked=True)
         ).all()
@@ -162,3 +170,12 @@ class SearchTaskWrites(StoreWrites):
         """Take back all that was offered of a study. Call ``fence`` first in the same
         transaction."""
         self._connection.execute(sa.delete(search_tasks).where(search_tasks.c.study == study))
+
+
+def _basis(row: sa.Row[Any]) -> Any:
+    """What a search is made from; nothing where that is damaged."""
+    try:
+        text = zlib.decompress(row.basis).decode()
+    except (zlib.error, UnicodeDecodeError):
+        text = ""
+    return whole_json(text, f"search task {row.id}", {})
