@@ -77,10 +77,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=300, help="of each study")
     parser.add_argument("--probes", type=int, default=120, help="jobs in new contexts")
     parser.add_argument("--one-study", action="store_true", help="searched by all instances")
-    parser.add_argument("--contexts", type=int, default=400, help="of the one study")
+    parser.add_argument("--contexts", type=int, default=150, help="of the one study")
     options = parser.parse_args()
     if options.quick:
-        options.studies, options.jobs, options.probes, options.contexts = 6, 60, 12, 60
+        options.studies, options.jobs, options.probes, options.contexts = 6, 60, 12, 40
     bars, cores = Bars("scaling"), sorted(os.sched_getaffinity(0))
     bars.say("cores of this machine", len(cores))
     if options.one_study:

@@ -89,19 +89,24 @@ def test_results_are_taken_over_and_can_be_derived_from_history(
     tuning: Tuning, owner: Instance, helper: Instance
 ) -> None:
     offer(tuning, owner, [helper])
+    while helper.stage.step():
+        pass
+    tuning.add(random_jobs(28, first=73, sizes=[4]))  # learned before results are taken over
     settle(owner, [helper])
     shared = elsewhere(tuning.store.steps(NAME, 1000))
     assert len(shared) > 3
+    assert min(shared.values()) == 72
     kept = [tuning.store.derivation(one) for _, one, _ in tuning.store.derivable(NAME, limit=1000)]
-    said = [one for one in kept if one and shared.get(one.context_key) == one.sequence]
+    said = [one for one in kept if one and shared.get(one.context_key) == one.sequence == 72]
     assert said
     assert all(derive(tuning.store, one).same for one in said[:5])
-    assert {row.name: row.searched for row in tuning.store.instances()} == {
-        "a": 0,
-        "b": len(shared),
-    }
+    taken_over = sum(
+        len(step.detail.get("elsewhere", ())) for step in tuning.store.steps(NAME, 1000)
+    )
+    searched = {row.name: row.searched for row in tuning.store.instances()}
+    assert (searched["a"], searched["b"] >= taken_over) == (0, True)
     heard = owner.heard.of(telemetry.StepCommitted)
-    assert sum(step.contexts_searched_elsewhere for step in heard) == len(shared)
+    assert sum(step.contexts_searched_elsewhere for step in heard) == taken_over
     assert len(helper.lines.of("contexts searched for another instance")) == 1
     assert tasks(tuning) == 0
     states = owner.stage._books[NAME].tuner.contexts
