@@ -12,6 +12,7 @@ from tests.stages.fakes import Heard
 from tests.stages.sharing import SIZES, Instance, Ticking, elsewhere, join, offer, settle
 from tests.stages.tuning import NAME, Tuning, random_jobs
 from tunerd import telemetry
+from tunerd.core.decisions.campaign import Campaign
 from tunerd.core.recommendation import Advice
 from tunerd.errors import NothingFeasibleError
 from tunerd.settings.model import TuneSettings
@@ -257,6 +258,32 @@ def test_what_is_to_be_searched_here_anyway_is_not_taken_over(
     owner.stage.offers.take_over(books, plan)
     assert plan.elsewhere == {}
     assert books.due.count(key) == 1
+
+
+def test_what_was_searched_here_meanwhile_is_not_taken_over(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    (key, *_) = offer(tuning, owner, [helper])
+    assert helper.stage.step()
+    books, plan = owner.stage._books[NAME], StepPlan()
+    owner.stage._advise(key, books, StepPlan())  # somebody asked
+    owner.stage.offers.take_over(books, plan)
+    assert plan.elsewhere == {}
+    assert key not in {*books.due, *books.offered}
+
+
+def test_what_a_job_waits_for_and_campaigns_are_not_offered(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offer(tuning, owner, [helper])
+    books = owner.stage._books[NAME]
+    books.offered.clear()
+    first, urgent, campaign, *others = books.due = list(books.tuner.contexts)
+    books.urgent, books.search_s = [urgent], 10.0
+    books.tuner.contexts[campaign].campaign = Campaign(jobs=8, rounds=2, round_size=2)
+    owner.stage.offers.placement.idle = 9  # type: ignore[union-attr]
+    assert list(owner.stage.offers.choose(books, brief=False)) == others
+    assert first not in others
 
 
 def test_nothing_is_taken_over_of_a_model_that_an_operator_took_out(
