@@ -335,6 +335,8 @@ class StepStarted(msgspec.Struct, frozen=True, kw_only=True, tag="began"):
     """A step of the tune stage on one study began: its deadline runs."""
 
     study: str
+    helping: bool = False
+    """Whether it is a search for another instance, which tunes the study."""
 
 
 class StudyReleased(msgspec.Struct, frozen=True, kw_only=True, tag="study_gone"):

@@ -105,6 +105,15 @@ def test_a_child_that_was_killed_is_replaced(watch: Watch) -> None:
     assert child.lost == [("", "it was killed by signal 9", False)]
 
 
+def test_who_ends_in_a_search_for_another_instance_helps_nobody_for_a_while(watch: Watch) -> None:
+    """And no study is to blame: it may be this instance's tomorrow."""
+    child = watch("helping theirs", "crash --alone", "stepped own", "wait")
+    child.until(lambda: StepCommitted(study="own", sequence=1) in child.reports)
+    cause = "it was killed by signal 6 while it searched for another instance"
+    assert child.lost == [("", cause, False)]
+    assert not child.tuner._crashes
+
+
 def test_a_step_over_its_deadline_is_ended_and_its_study_is_named(watch: Watch) -> None:
     child = watch("began slow", "wait", step_deadline_s=0.2)
     child.until(lambda: bool(child.lost))

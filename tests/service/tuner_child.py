@@ -1,10 +1,11 @@
 """Stands in for the tuner process: does what its settings say, a list of lines.
 
-``began STUDY``, ``stepped STUDY``, ``progressed``, ``ready`` report; ``say TEXT`` prints; ``sleep
-SECONDS``; ``labour TIMES SECONDS`` uses ten milliseconds of a processor so many times, and waits
-for so long in between, until SIGTERM; ``deaf`` ignores SIGTERM; ``crash`` aborts; ``wait`` waits
-for SIGTERM or the end of standard input, as the real one does. ``began`` and ``crash`` pass over a
-study that is set aside. One that the parent names later begins at once.
+``began STUDY``, ``helping STUDY``, ``stepped STUDY``, ``progressed``, ``ready`` report; ``say
+TEXT`` prints; ``sleep SECONDS``; ``labour TIMES SECONDS`` uses ten milliseconds of a processor so
+many times, and waits for so long in between, until SIGTERM; ``deaf`` ignores SIGTERM; ``crash``
+aborts; ``wait`` waits for SIGTERM or the end of standard input, as the real one does. ``began`` and
+``crash`` pass over a study that is set aside, ``helping`` and ``crash --alone`` where the child is
+to help nobody. A study that the parent names later begins at once.
 """
 
 import json
@@ -34,8 +35,8 @@ def main() -> None:
         match word:
             case "ready":
                 _say(TunerReady())
-            case "began" if rest not in arguments:
-                _say(StepStarted(study=rest))
+            case "began" | "helping" if not {rest, "--alone"} & {*arguments}:
+                _say(StepStarted(study=rest, helping=word == "helping"))
             case "stepped":
                 _say(StepCommitted(study=rest, sequence=1))
             case "progressed":

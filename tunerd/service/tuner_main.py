@@ -45,6 +45,12 @@ def main() -> int:
     parser.add_argument("--set-aside", action="append", default=[])
     parser.add_argument("--because", action="append", default=[], help="of each that is set aside")
     parser.add_argument("--anew", action="append", default=[])
+    parser.add_argument(
+        "--alone",
+        type=float,
+        default=0.0,
+        help="seconds in which it searches for no other instance",
+    )
     parser.add_argument("--instance", default="", help="name of this one of several instances")
     parser.add_argument("--owner", default="", help="what it holds leases by")
     arguments = parser.parse_args()
@@ -60,7 +66,7 @@ def main() -> int:
     log = logs.configure(settings.log)
     try:
         placed = {"instance": arguments.instance, "owner": arguments.owner}
-        _run(settings, log, aside, arguments.anew, stop, placed)
+        _run(settings, log, aside, arguments.anew, stop, placed, arguments.alone)
     except Exception:
         log.exception("stage crashed", stage="tune")
         return 1
@@ -74,6 +80,7 @@ def _run(
     anew: Collection[str],
     stop: threading.Event,
     placed: Mapping[str, str] = MappingProxyType({}),
+    alone_s: float = 0.0,
 ) -> None:
     from tunerd.core.estimators.trees import lightgbm
     from tunerd.stages.tune import TuneStage  # after the environment is as LightGBM needs it
@@ -88,6 +95,8 @@ def _run(
                 tune = TuneStage.open(
                     settings, pipe, log, set_aside=set_aside, anew=anew, stop=stop.is_set, **placed
                 )
+                if tune.helper is not None:
+                    tune.helper.rest(alone_s)
                 pipe.hear(TunerReady())
             worked = tune.step()
         except StoreUnavailableError as error:

@@ -42,6 +42,8 @@ MOST_PATIENCE = 16
 MOST_STARVED = 8
 """Times what it is allowed that a step gets at most where it waits for a processor: one that hangs
 beside a thread that works a little looks the same."""
+ALONE_S = 600.0
+"""How long a child searches for no other instance after one ended in such a search."""
 FIRST_AWAY_S = 600.0
 LONGEST_AWAY_S = 6 * 3600.0
 """How long a study is set aside that was only too slow, the first time and at most."""
@@ -52,6 +54,8 @@ class _BegunStep(NamedTuple):
     at: float
     processor_s: float | None
     """Processor time that the child had used by then."""
+    helping: bool
+    """Whether it is a search for another instance."""
 
 
 @dataclass
@@ -86,6 +90,8 @@ class TunerProcess:
     _process: "subprocess.Popen[bytes] | None" = None
     _listener: threading.Thread | None = None
     _began: _BegunStep | None = None
+    _alone_until: float = float("-inf")
+    """Until when it searches for no other instance."""
     _crashes: Counter[str] = field(default_factory=Counter)
     _slow: set[str] = field(default_factory=set)
     """Studies whose last end was that a step took too long."""
@@ -212,6 +218,8 @@ class TunerProcess:
         almost = max(1, self.max_crashes - 1)
         anew = (study for study, count in self._crashes.items() if count == almost)
         command += [f"--anew={study}" for study in anew if study not in self._slow]
+        if (alone_s := self._alone_until - self.clock()) > 0:
+            command += ["--alone", f"{alone_s:.0f}"]
         environment = os.environ | THREADS  # they must be there before the libraries are
         self._began = None
         self._overdue_s, self._was_at_work = None, False
@@ -238,7 +246,9 @@ class TunerProcess:
                     continue  # the last words of one that was replaced
                 self._heard_at = self.clock()
                 if isinstance(report, StepStarted):
-                    self._began = _BegunStep(report.study, self.clock(), self._processor_s)
+                    self._began = _BegunStep(
+                        report.study, self.clock(), self._processor_s, report.helping
+                    )
                 elif isinstance(report, StageProgressed | StepCommitted):
                     self._began = None
                     self._pause_s = FIRST_PAUSE_S
@@ -251,8 +261,12 @@ class TunerProcess:
     def _replace(self, status: int, now: float) -> None:
         if self._listener is not None:
             self._listener.join(LAST_WORDS_S)  # which study was it?
-        study = self._began.study if self._began else ""
+        helping = self._began is not None and self._began.helping
+        study = self._began.study if self._began and not helping else ""
         cause = self._cause(status, study)
+        if helping:  # no fault of a study of this instance
+            self._alone_until = now + ALONE_S
+            cause += " while it searched for another instance"
         why = ""
         if study:
             self._crashes[study] += 1

@@ -39,7 +39,9 @@ HEAD_S = 2.0
 """What the owner keeps for itself of the contexts that wait: about as much as it searches in one
 step of a backlog."""
 MOST_EACH = 16
-"""Contexts that are offered at a time for each idle instance."""
+"""Contexts that are offered at a time for each idle instance …"""
+MOST = 200
+"""… and at most for all of them: an offer takes 1.6 ms of its step's transaction."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of what contexts know that are offered in one step: each is written to the store."""
 CLAIM_S = 15.0
@@ -185,7 +187,7 @@ class SearchOffers:
         Never one that a job waits for, nor a campaign's, whose rounds are of one piece, nor the
         entry for the empty context."""
         idle = self.placement.idle if self.placement is not None and self.enabled else 0
-        room = MOST_EACH * idle - len(books.offered)
+        room = min(MOST_EACH * idle, MOST) - len(books.offered)
         rests = self._rests.get(books.study.name, float("-inf")) > self.clock()
         if room <= 0 or rests or not books.search_s:
             return {}
@@ -250,6 +252,10 @@ class SearchHelper:
     _kept: tuple[bytes, Tuner] | None = None
     """The tuner of the last search, and what it was made of."""
 
+    def rest(self, seconds: float) -> None:
+        """Search for nobody for so long."""
+        self._look_at = self.clock() + seconds
+
     def step(self, besides: Collection[str]) -> bool:
         """Search one context of a study that is none of ``besides``; says whether there was any."""
         if self.clock() < self._look_at:
@@ -263,7 +269,7 @@ class SearchHelper:
                 self._kept = None
             return False
         began = self.clock()
-        self.listener.hear(telemetry.StepStarted(study=task.study))
+        self.listener.hear(telemetry.StepStarted(study=task.study, helping=True))
         result = self._result(task)
         with self.store.transaction() as tx:
             finished = tx.finish_search(task.id, self.owner, result)
