@@ -8,6 +8,7 @@ ISO 8601 or seconds since 1970, and whose other columns are the context. Either 
 import csv
 import gzip
 import math
+import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,9 @@ __all__ = ["Arrival", "read_trace"]
 
 USUAL_LENGTH = timedelta(hours=3)
 """How long a job takes of which nothing is said."""
+FARTHEST_S = 4e10
+"""From 1970, either way: beyond are no dates of jobs, nor room for what is counted from there."""
+LONGEST_S = 1e9
 SWF_FIELDS = 18
 SWF_SUBMIT, SWF_RUN_TIME, SWF_PROCESSORS, SWF_REQUESTED = 1, 3, 4, 7
 SWF_CONTEXT = {"user": 11, "executable": 13, "queue": 14, "partition": 15}
@@ -40,9 +44,12 @@ def read_trace(path: Path, days: int) -> list[Arrival]:
     Raises:
         ValueError: a line is not what its format says, or there is no job.
     """
-    with _open(path) as file:
-        swf = ".swf" in path.suffixes
-        jobs = sorted(_swf_jobs(file) if swf else _table_jobs(file), key=lambda job: job.at)
+    swf = ".swf" in path.suffixes
+    try:
+        with _open(path) as file:
+            jobs = sorted(_swf_jobs(file) if swf else _table_jobs(file), key=lambda job: job.at)
+    except (csv.Error, EOFError, zlib.error) as error:  # a field too long, a .gz that is cut off
+        raise ValueError(str(error)) from None
     if not jobs:
         raise ValueError("no jobs")
     begin = _midnight(jobs[0].at)
@@ -55,8 +62,8 @@ def read_trace(path: Path, days: int) -> list[Arrival]:
 
 def _open(path: Path) -> TextIO:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
-    return path.open(encoding="utf-8", errors="replace", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
+    return path.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
 def _midnight(at: datetime) -> datetime:
@@ -90,7 +97,7 @@ def _swf_jobs(lines: Iterable[str]) -> Iterator[Arrival]:
         yield Arrival(
             _moment(start + numbers[SWF_SUBMIT], number),
             {**context, "processors": f"{processors:g}"},
-            timedelta(seconds=took) if took >= 0 else USUAL_LENGTH,
+            _length(took, number) if took >= 0 else USUAL_LENGTH,
         )
 
 
@@ -110,14 +117,20 @@ def _time(text: str, line: int) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         return _moment(_number(text, line), line)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    return _moment(seconds, line)  # in UTC, where days begin alike
 
 
 def _moment(seconds: float, line: int) -> datetime:
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):
-        raise ValueError(f"line {line}: no time: {seconds:g}") from None
+    if not abs(seconds) <= FARTHEST_S:
+        raise ValueError(f"line {line}: no time: {seconds:g}")
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _length(seconds: float, line: int) -> timedelta:
+    if seconds > LONGEST_S:
+        raise ValueError(f"line {line}: no run time: {seconds:g}")
+    return timedelta(seconds=seconds)
 
 
 def _number(text: str, line: int) -> float:

@@ -71,6 +71,9 @@ def test_a_table_and_a_compressed_file_are_read(tmp_path: Path) -> None:
         ("a.csv", "time,a\nyesterday,2\n", "line 2: expected a number, not 'yesterday'"),
         ("a.csv", "time,a\n1,2,3\n", "line 2: 3 columns, expected 2"),
         ("a.csv", "time,a b\n1,2\n", "not TOML"),
+        ("long.swf", f"1 0 0 1e300 {' '.join(['1'] * 14)}\n", "line 1: no run time: 1e+300"),
+        ("late.csv", "time,queue\n9999-12-31T23:00:00,1\n", "line 2: no time: 2.53402e+11"),
+        ("wide.csv", f"time,queue\n1,{'x' * 200_000}\n", "field larger than field limit"),
         ("none.csv", None, "No such file"),
     ],
 )
@@ -84,6 +87,19 @@ def test_what_is_no_trace_is_refused_with_a_reason(
         main(["--trace", str(path)])
     assert stopped.value.code == 2
     assert reason in capsys.readouterr().err
+
+
+def test_a_compressed_trace_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.csv.gz"
+    path.write_bytes(gzip.compress(b"time,queue\n" + b"1,2\n" * 1000)[:-12])
+    with pytest.raises(ValueError, match="ended before"):
+        read_trace(path, 30)
+
+
+def test_days_begin_at_midnight_utc_whatever_the_zone_that_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "zones.csv"
+    path.write_text("\ufefftime,queue\n2026-01-05T01:00+02:00,a\n2026-01-04T23:30Z,a\n")
+    assert [job.at for job in read_trace(path, 30)] == [datetime(2026, 1, 4, 23, tzinfo=UTC)]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from tests.lab.tables.test_draft import drafted, outcomes
 from tests.lab.tables.test_guess import roles
 from tunerd.errors import MisconfiguredError
+from tunerd.lab.tables import documents
 from tunerd.lab.tables.documents import log_records, taken_apart
 from tunerd.lab.tables.exports.command_lines import arguments_of
 from tunerd.lab.tables.files import AS_IT_STANDS, ReadOptions, open_table
@@ -479,3 +480,60 @@ def test_moments_under_any_name_are_no_objective(name: str, scale: float, tmp_pa
     found = roles(read(path)[0])
     assert found[name] == "finished_at"
     assert found["结果"] == "objective"
+
+
+def test_numbers_that_were_in_the_names_stay_in_them(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.csv", "batch,threads (2),threads,ops_per_s", "{b},{a},x,{v}")
+    _, told = read(path)
+    assert not any("twice" in sentence for sentence in told)
+    text, _, _ = drafted(path)
+    assert 'threads_2 = "threads (2)"' in text
+    path = written(
+        tmp_path / "runs.csv", "threads,batch,latency (50),latency (99)", "{a},{b},{v},{v}"
+    )
+    assert drafted(path)[1].objective.metric == "latency_50"
+
+
+def test_names_in_the_second_comment_are_names(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.csv", "# on host a\n# threads,batch,ops_per_s", "{a},{b},{v}")
+    assert roles(read(path)[0]) == {
+        "threads": "parameter", "batch": "parameter", "ops_per_s": "objective"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["exit", "exit_code", "rc"])
+def test_an_exit_code_of_one_is_a_failure(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    lines = [f"{a},{b},{int(a == 8)},{speed(a, b)}" for a, b in GRID]
+    path.write_text("\n".join([f"threads,batch,{name},ops_per_s", *lines]) + "\n")
+    assert '0 = "succeeded", 1 = "failed"' in drafted(path)[0]
+
+
+def test_runs_at_the_top_come_before_those_within_the_configuration() -> None:
+    sweep = [{"threads": a, "time_s": 1} for a, _ in GRID]
+    runs = [{"threads": a, "latency": speed(a, b)} for a, b in GRID[:6]]
+    document = {"config": {"sweep": sweep}, "results": runs}
+    assert [record["latency"] for record in taken_apart(document)] == [r["latency"] for r in runs]
+
+
+def test_what_stands_beside_is_put_together_only_for_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    merged = 0
+    merge = documents._merged
+
+    def counted(shared: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        nonlocal merged
+        merged += 1
+        return merge(shared, record)
+
+    monkeypatch.setattr(documents, "_merged", counted)
+    taken_apart({f"k{n}": {f"a{n}": {"b": n}} for n in range(50)})
+    assert merged < 50
+
+
+def test_blocks_that_begin_with_a_secret(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "runs.txt", "", "Password: hunter2\nthreads: {a}\nbatch: {b}\nspeed: {v}\n"
+    )
+    rows = rows_of(path)
+    assert len(rows) == len(GRID)
+    assert set(rows[0]) == {"threads", "batch", "speed"}

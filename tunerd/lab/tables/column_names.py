@@ -275,7 +275,7 @@ class ColumnName:
 
 def read_name(name: str) -> ColumnName:
     """What a name says: its phrases, longest first; the last words say most."""
-    name = without_number(name)
+    given, name = name, without_number(name)
     section, leaf = _section(name)
     rate = rate_of(leaf)
     timed = rate is None and name.lower().startswith(("timing", "timings")) and section is not None
@@ -317,7 +317,7 @@ def read_name(name: str) -> ColumnName:
     taken = _certainly_measured(leaf_words)
     return ColumnName(
         leaf_words,
-        leaf,
+        leaf + given[len(name) :],
         weights,
         tuple(measures_named),
         rank,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import compress, takewhile
 
 from tunerd.lab.tables.header_rows import MOST_LINES, are_units, has_data, joined, like_data
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine
@@ -97,8 +97,8 @@ def values_for_names(sample: str, delimiter: str) -> tuple[str, ...]:
     """
     records = _sampled(sample, delimiter)
     lines = [_stripped(fields) for fields in records if not is_comment(fields[0])]
-    above = records[0] if records and is_comment(records[0][0]) else ()
-    if lines and len(above) == len(lines[0]):
+    above = takewhile(lambda fields: is_comment(fields[0]), records)
+    if lines and any(len(fields) == len(lines[0]) for fields in above):
         return ()  # that comment may have them
     first, rows = lines[0] if lines else (), [row for row in lines[1:] if len(row) == len(lines[0])]
     columns = [[row[place] for row in rows if row[place]] for place in range(len(first))]

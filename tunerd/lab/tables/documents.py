@@ -296,18 +296,22 @@ def _listed(value: Mapping[str, Any]) -> list[Any]:
 def _deep_runs(value: Mapping[str, Any]) -> list[Any]:
     """Records of the longest list within records whose entries say what was set and what was
     measured, each with what is said of all of them; none where it stands at the top."""
-    best: tuple[list[Any], dict[str, Any]] = [], {}
-    open_ = [(value, dict[str, Any](), 0)]
+    if any(isinstance(part, list) and _are_runs(part) for part in value.values()):
+        return []
+    best, way = list[Any](), list[tuple[Mapping[str, Any], str]]()
+    open_ = [(value, way)]
     while open_:
-        part, shared, depth = open_.pop()
+        part, above = open_.pop()
         for name, inner in part.items():
-            if isinstance(inner, dict) and depth < MOST_DEEP:
-                beside = {n: p for n, p in part.items() if n != name and not isinstance(p, list)}
-                open_.append((inner, _merged(shared, beside), depth + 1))
-            elif depth and len(best[0]) < len(inner if isinstance(inner, list) else ()):
-                scalars = {n: p for n, p in part.items() if not isinstance(p, list)}
-                best = (inner, _merged(shared, scalars)) if _are_runs(inner) else best
-    return [_merged(best[1], record) for record in best[0]]
+            if isinstance(inner, dict) and len(above) < MOST_DEEP:
+                open_.append((inner, [*above, (part, name)]))
+            elif above and len(best) < len(inner if isinstance(inner, list) else ()):
+                best, way = (inner, [*above, (part, name)]) if _are_runs(inner) else (best, way)
+    shared: dict[str, Any] = {}
+    for part, name in way:
+        beside = {n: p for n, p in part.items() if n != name and not isinstance(p, list)}
+        shared = _merged(shared, beside)
+    return [_merged(shared, record) for record in best]
 
 
 def _are_runs(records: list[Any]) -> bool:

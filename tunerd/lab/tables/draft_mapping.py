@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tunerd.core.study.mapping import JobStatus
 from tunerd.lab.tables.column_names import identifier
 from tunerd.lab.tables.guess import TableGuess
-from tunerd.lab.tables.metadata_columns import bad_when_true, is_of_events, meaning
+from tunerd.lab.tables.metadata_columns import EXIT_CODES, bad_when_true, is_of_events, meaning
 from tunerd.lab.tables.open_guesses import A_GUESS
 from tunerd.lab.tables.roles import ColumnGuess
 from tunerd.lab.tables.toml_text import comment, entry, shown_key, text_of, value_of
@@ -162,7 +162,8 @@ def _meaning(
         return known, True
     if isinstance(value, bool) or one.column.kind == "int":
         bad = bad_when_true(one.name)
-        coded = one.column.kind == "int" and not set(one.column.counts) <= {0, 1}
+        exits = bool(EXIT_CODES & set(one.name.words))
+        coded = one.column.kind == "int" and (exits or not set(one.column.counts) <= {0, 1})
         if coded or (bad and one.column.kind == "int"):
             return ("succeeded" if value == 0 else bad or "failed"), True
         unfit: JobStatus = "failed"

@@ -135,9 +135,9 @@ class TableFile:
         is_text = self.form not in ("parquet", "folder")
         encoding = guessed_encoding(text_encoding(self.path)) if is_text else ""
         letters = [f"is not UTF-8, and read as {encoding}{_A_GUESS}"] if encoding else []
-        again = [
-            c for c in self.columns if c != (first := without_number(c)) and first in self.columns
-        ]
+        given = (self._header or CsvHeader(())).fields
+        numbered = [c for c in self.columns if c not in given and c != without_number(c)]
+        again = [c for c in numbered if without_number(c) in self.columns]
         alike = [f"has names twice; the later columns are {', '.join(again[:5])}"] if again else []
         return [*export, *letters, *alike, *self._merged.told(), *self.not_jobs.told()]
 

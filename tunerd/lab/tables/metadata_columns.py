@@ -17,7 +17,14 @@ from tunerd.lab.tables.roles import ColumnGuess, Role
 from tunerd.lab.tables.values import gist, status_in
 from tunerd.lab.tables.vocabulary import TIMES, USERS
 
-__all__ = ["A_FIELD", "bad_when_true", "find_oddities", "is_of_events", "meaning"]
+__all__ = [
+    "A_FIELD",
+    "EXIT_CODES",
+    "bad_when_true",
+    "find_oddities",
+    "is_of_events",
+    "meaning",
+]
 
 _MEANINGS: dict[JobStatus, str] = {
     "succeeded": "pass passed valid good feasible complete finished yes ended exited fine correct",
@@ -169,6 +176,10 @@ _ANY_SWITCH = {"yes", "no", "y", "n", "true", "false", "on", "off", "good", "bad
 """Words that say how a job ended only where a name says so."""
 
 
+EXIT_CODES = frozenset(("code", "exit", "exitcode", "exitval", "returncode", "rc", "errno"))
+"""Words of columns in which 0 is success, also where nothing but 0 and 1 stands in them."""
+
+
 def _status_weight(column: ColumnProfile, name: ColumnName) -> float:
     """How much a column looks like the status; 0 when it does not."""
     if column.kind == "bool":
@@ -178,7 +189,7 @@ def _status_weight(column: ColumnProfile, name: ColumnName) -> float:
     others = max(name.weight("context"), name.weight("parameter"))
     if column.kind == "int":
         small = all(isinstance(value, int) and 0 <= value < 256 for value in column.counts)
-        coded = bool({"code", "exit", "exitcode", "exitval", "returncode"} & set(name.words))
+        coded = bool(EXIT_CODES & set(name.words))
         coded_by_name = name.words in (("rc",), ("error",), ("errno",), ("err",), ("exit",))
         if coded_by_name and column.name.strip().lower() != "errors":
             return 4.0 if small and column.counts.get(0, 0) > 0 else 0.0

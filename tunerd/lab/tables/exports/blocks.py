@@ -48,11 +48,11 @@ def _begins(lines: Iterable[str]) -> str | None:
     """The name with which each block begins; ``None`` where the lines are no blocks."""
     texts = [line for line in lines if re.search(r"\w", line) and not is_comment(line)]
     texts = [line for line in texts if line.rstrip()[-1:] not in ":="]  # titles
-    pairs = [_pair(line) for line in texts]
-    counts = Counter(pair[0] for pair in pairs if pair is not None)
+    pairs = [pair for line in texts if (pair := _pair(line)) is not None]
+    counts = Counter(name for name, _ in pairs if not is_secret(name))
     several = [count for count in counts.values() if count > 1]
     listed = any(re.match(r"\s*- ", line) for line in texts)  # YAML, whose names stand in others
-    if len(several) < min(FEWEST, len(counts)) or 4 * sum(counts.values()) < 3 * len(texts):
+    if len(several) < min(FEWEST, len(counts)) or 4 * len(pairs) < 3 * len(texts):
         return None
     if listed or len(counts) < 2 or not several:
         return None
@@ -69,7 +69,8 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """One record a block."""
     rest = iter(lines)
     head = list(islice(rest, LOOKED_AT))
-    first = _begins(head) or next((pair[0] for pair in map(_pair, head) if pair), "")
+    pairs = (pair for pair in map(_pair, head) if pair is not None and not is_secret(pair[0]))
+    first = _begins(head) or next((name for name, _ in pairs), "")
     run: dict[str, Any] = {}
     for line in chain(head, rest):
         pair = _pair(line)
