@@ -532,7 +532,9 @@ def test_what_stands_beside_is_put_together_only_for_runs(monkeypatch: pytest.Mo
 
 def test_blocks_that_begin_with_a_secret(tmp_path: Path) -> None:
     path = written(
-        tmp_path / "runs.txt", "", "Password: hunter2\nthreads: {a}\nbatch: {b}\nspeed: {v}\n"
+        tmp_path / "runs.txt",
+        "",
+        "Password: hunter2\nDB_PASS: hunter3\nthreads: {a}\nbatch: {b}\nspeed: {v}\n",
     )
     rows = rows_of(path)
     assert len(rows) == len(GRID)

@@ -20,7 +20,8 @@ __all__ = [
 _VERBS = ("run", "prepare", "cleanup")
 MAX_LINE = 4_096
 _SECRET = re.compile(
-    r"passw|secret|(?:api|access|private)_?key|auth(?!or(?!i))|credential|(?:^|[_.])(?:token|pw|pwd)$",
+    r"passw|secret|(?:api|access|private)_?key|auth(?!or(?!i))|credential|(?:^|[_.])(?:token|pw|pwd)$"
+    r"|(?:^|[_.])(?:db|pg|mysql|redis|ftp|smtp|user|admin|root)_?pass$",
     re.IGNORECASE,
 )
 """Options that nobody wants in a table."""
