@@ -9,6 +9,7 @@ import sys
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,10 @@ with tunerd.client.job("tiny", {"gpu": "none"}, config={"batch": 4}) as job:
 """
 
 
+def _moment(event: dict[str, Any], which: str) -> float:
+    return datetime.fromisoformat(event[f"{which}_at"]).timestamp()
+
+
 def test_a_training_is_told(place: TrainingPlace) -> None:
     assert place.run() == ""
     event = place.event()
@@ -47,7 +52,9 @@ def test_a_training_is_told(place: TrainingPlace) -> None:
     assert event["labels"]["steps"] == 48  # twelve stretches of four
     assert event["labels"]["warmup_steps"] == 10
     assert event["labels"]["speed"].startswith("median of 12 stretches")
-    assert event["measured_s"] == pytest.approx(48 / metrics["steps_per_second"], rel=0.5)
+    # Half of the stretches took at least the median; how long the others took is the machine's.
+    measured_s, run_s = event["measured_s"], _moment(event, "finished") - _moment(event, "started")
+    assert 24 / metrics["steps_per_second"] <= measured_s * 1.0001 <= run_s + 0.002
     assert place.spool == []
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
 from tunerd import logs
 from tunerd.errors import StoreUnavailableError
@@ -65,8 +66,12 @@ def main() -> int:
 
     log = logs.configure(settings.log)
     try:
-        placed = {"instance": arguments.instance, "owner": arguments.owner}
-        _run(settings, log, aside, arguments.anew, stop, placed, arguments.alone)
+        placed = {
+            "instance": arguments.instance,
+            "owner": arguments.owner,
+            "alone_s": arguments.alone,
+        }
+        _run(settings, log, aside, arguments.anew, stop, placed)
     except Exception:
         log.exception("stage crashed", stage="tune")
         return 1
@@ -79,8 +84,7 @@ def _run(
     set_aside: Mapping[str, str],
     anew: Collection[str],
     stop: threading.Event,
-    placed: Mapping[str, str] = MappingProxyType({}),
-    alone_s: float = 0.0,
+    placed: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     from tunerd.core.estimators.trees import lightgbm
     from tunerd.stages.tune import TuneStage  # after the environment is as LightGBM needs it
@@ -95,8 +99,6 @@ def _run(
                 tune = TuneStage.open(
                     settings, pipe, log, set_aside=set_aside, anew=anew, stop=stop.is_set, **placed
                 )
-                if tune.helper is not None:
-                    tune.helper.rest(alone_s)
                 pipe.hear(TunerReady())
             worked = tune.step()
         except StoreUnavailableError as error:

@@ -161,16 +161,18 @@ class TuneStage:
         stop: Callable[[], bool] = lambda: False,
         instance: str = "",
         owner: str = "",
+        alone_s: float = 0.0,
     ) -> Self:
         """The stage as the tuner process runs it.
 
-        ``instance`` and ``owner`` are given where several instances share the store.
+        ``instance`` and ``owner`` are given where several instances share the store, ``alone_s``
+        is how long it searches for none of the others.
         """
         store = unchecked_store_of(settings)
         if owner:
             store.limit_pauses(PAUSE_S)
         limits = RetentionLimits.of(settings.retention, settings.ingest, settings.tune)
-        return cls(
+        stage = cls(
             store,
             settings.tune,
             settings.topics.recommendations,
@@ -185,6 +187,9 @@ class TuneStage:
             StudyPlacement(store, instance, owner, monotonic) if owner else None,
             HistoryRetention(store, limits, _now, monotonic) if limits.limited else None,
         )
+        if stage.helper is not None:
+            stage.helper.rest(alone_s)
+        return stage
 
     def step(self) -> bool:
         """Work on the next study that has something to do."""
