@@ -28,7 +28,7 @@ import numpy as np
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.chaos import Fleet, Instance
-from benchmarks.feed import PARTITIONS, traffic
+from benchmarks.feed import PARTITIONS, TEXT, traffic
 from benchmarks.kit import Bars, arguments, kafka_broker, percentile
 from tests.servers.postgres import Databases, PostgresServer
 
@@ -38,20 +38,8 @@ TWICE = 1.7
 RATE = 2.0
 """Jobs in new contexts a second."""
 LIMIT_S = 900.0
-WIDE = """
-schema = 1
-name = "crash"
-mode = "publish"
-explore_share = 0.5
-[objective]
-metric = "speed"
-goal = "maximize"
-unit = "1/s"
-[context]
-n = { type = "int", scale = "log" }
-gpu = { type = "category" }
-[parameters]
-""" + "".join(f'x{i} = {{ type = "int", values = [1, 2, 3, 4, 5, 6, 7, 8] }}\n' for i in range(8))
+WIDE = TEXT.partition("[parameters]")[0] + "[parameters]\n"
+WIDE += "".join(f'x{i} = {{ type = "int", values = [1, 2, 3, 4, 5, 6, 7, 8] }}\n' for i in range(8))
 """A study with a space that is searched, and not listed; everything else is as by default."""
 JOBS_EACH = 3
 
