@@ -73,7 +73,15 @@ class DemoError(TunerdError):
 
 
 class StreamUnavailableError(TunerdError):
-    """Raised when the broker or the folder cannot be reached. Wait and try again."""
+    """Raised when the broker or the folder cannot be reached. Wait and try again.
+
+    ``may_pass``: a start waits for it too, as for a broker that is slow or starts again. A wrong
+    address or password will still be wrong then.
+    """
+
+    def __init__(self, problem: str, *, may_pass: bool = False) -> None:
+        self.may_pass = may_pass
+        super().__init__(problem)
 
 
 class StoreUnavailableError(TunerdError):

@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 
 from tests.core.tuning import TEXT
 from tests.integration.daemons import Daemon, events, read_topic
-from tests.servers import wait_until
+from tests.servers import free_ports, wait_until
 from tests.servers.kafka import KafkaServer
 from tests.servers.wire import Wire
 from tunerd.cli import run as tunerd
@@ -459,6 +459,33 @@ def test_what_the_machine_refuses_is_one_line_that_names_the_setting(make: Make)
     assert f"http.host 127.0.0.1, http.port {daemon.port}: Address already in use" in said
     assert "Traceback" not in said
     assert "frames" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_start_waits_for_brokers_that_are_down_or_slow(
+    make: Make, kafka_bootstrap: str, kafka_server: KafkaServer, unique: str
+) -> None:
+    (nobody,) = free_ports(1)
+    brokers = f"127.0.0.1:{nobody},{kafka_bootstrap}"
+    daemon, stopped = make(unique, bootstrap=brokers), make(f"{unique}b", bootstrap=brokers)
+    kafka_server.freeze()
+    try:
+        daemon.spawn()
+        stopped.spawn()
+        daemon.until(lambda: bool(daemon.lines("the start waits")), "it says so")
+        stopped.until(lambda: bool(stopped.lines("the start waits")), "it says so")
+        code, seconds = stopped.stop()
+        assert (code, stopped.lines("crashed")) == (0, [])
+        assert seconds < STOPS_S
+        problem = daemon.lines("the start waits")[0]["problem"]
+        assert f"127.0.0.1:{nobody}: connection refused" in problem.lower()
+        assert kafka_bootstrap in problem
+    finally:
+        kafka_server.thaw()
+    daemon.until(lambda: bool(daemon.lines("started")), "it starts")
+    daemon.send(events(4))
+    daemon.learned(4)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -520,6 +521,7 @@ def test_why_it_cannot_connect_is_one_sentence_without_the_password(
         source.poll(0, 1)
     source.close()
     problem = str(raised.value)
+    assert not raised.value.may_pass  # a start does not wait for it to become right
     assert secure[0].addresses[listener] in problem or " /" in problem
     assert "\n" not in problem
     assert chosen.sasl_password is None or chosen.sasl_password not in problem
@@ -536,9 +538,35 @@ def test_why_it_cannot_connect_is_one_sentence_without_the_password(
 )
 def test_an_address_where_nobody_is_is_named_at_once(server: str, said: str) -> None:
     started = time.monotonic()
-    with pytest.raises(StreamUnavailableError, match=re.escape(said)):
+    with pytest.raises(StreamUnavailableError, match=re.escape(said)) as raised:
         KafkaStream(KafkaOptions((server,)), []).ensure_topics()
     assert time.monotonic() - started < 5
+    assert not raised.value.may_pass
+
+
+def test_each_broker_has_its_own_reason(secure: tuple[KafkaServer, Certificates]) -> None:
+    """One is down, one does not answer, one refuses the password."""
+    down, right = "127.0.0.1:1", secure[0].addresses["SASL"]
+    wrong = options(secure, "SASL", **(LOGIN | {"sasl_password": "not-this-one"}))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow = f"127.0.0.1:{silent.getsockname()[1]}"
+
+        def problem(*servers: str) -> StreamUnavailableError:
+            chosen = replace(wrong, bootstrap_servers=servers, connect_timeout_s=1.0)
+            with pytest.raises(StreamUnavailableError) as raised:
+                KafkaStream(chosen, []).ensure_topics()
+            return raised.value
+
+        away = problem(down, slow)
+        assert re.search(f"{down}: connection refused", str(away), re.I)
+        assert f"{slow}: no answer within 1 s" in str(away)
+        assert away.may_pass
+        assert problem(slow).may_pass
+        assert problem(down, "127.0.0.1:2").may_pass
+        refusing = problem(down, right)
+    assert re.search(f"{down}: connection refused", str(refusing), re.I)
+    assert re.search(f"{right}: it .*user name(,| or) password", str(refusing))
+    assert not refusing.may_pass
 
 
 def test_failed_attempts_leave_no_threads_behind(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.types import ASGIApp
 
@@ -59,6 +59,8 @@ from tunerd.ui.server import HttpServer
 
 __all__ = ["STAGES", "run"]
 
+Answer = TypeVar("Answer")
+
 STAGES = ("ingest", "requests", "tune", "publish")
 
 STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
@@ -69,6 +71,9 @@ query and every message; with Python's 5 ms it waited as long each time for a pa
 IDLE_S = 0.03
 """Pause of a stage that has nothing to do; part of the time from event to recommendation."""
 TROUBLE_S = 1.0
+STREAM_WAIT_S = 60.0
+"""How long a start waits for brokers that are slow or start again. Then it ends, and is started
+again by whoever started it: systemd waits for three minutes, the startup probe for five."""
 STOP_S = 4.0
 """How long the stages may take to end their steps: of the five seconds that the daemon has."""
 SUPERVISE_S = 0.1
@@ -94,6 +99,9 @@ def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
     daemon = _Daemon(settings, frozenset(stages), file, log)
     try:
         return daemon.run()
+    except _StoppedMeanwhileError:
+        log.info("stopped")
+        return STOPPED
     except (AlreadyRunningError, MisconfiguredError) as error:
         log.error("cannot start", problem=str(error))
         return MISCONFIGURED
@@ -103,6 +111,10 @@ def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
     except Exception:
         log.exception("crashed")
         return CRASHED
+
+
+class _StoppedMeanwhileError(Exception):
+    """Somebody wants it to stop that has not started yet."""
 
 
 @dataclass
@@ -155,16 +167,18 @@ class _Daemon:
                     make_folder(settings.stream.folder)
                 folder = open_until_end.enter_context(folder_guard(settings.stream.folder, _now()))
                 self.guards["folder"] = folder
+            stream = stream_of(settings)
+            reach_by = time.monotonic() + STREAM_WAIT_S
+            # Before it is one of several: it would be silent for as long as it waits.
+            self._reach(stream.ensure_topics, reach_by)
             if self._shares(store):
                 stages = [name for name in STAGES if name in self.stages]
                 self.members = Membership.join(settings, stages, store)
                 open_until_end.callback(self.members.leave)
             publish_studies(settings, store, self.log)
-            stream = stream_of(settings)
-            stream.ensure_topics()
             if self.stages & {"tune", "publish"}:
                 topic = settings.topics.recommendations
-                if problem := why_behind(store, stream, topic):
+                if problem := self._reach(partial(why_behind, store, stream, topic), reach_by):
                     raise MisconfiguredError([ValidationProblem("store.url", problem)])
             for stage in self.stages:
                 self.metrics.hear(telemetry.StageStarting(stage=stage))  # type: ignore[arg-type]
@@ -245,6 +259,23 @@ class _Daemon:
             guard.release()
 
     # -- starting ---------------------------------------------------------------------------
+
+    def _reach(self, ask: Callable[[], Answer], by: float) -> Answer:
+        """What a start asks of the stream, which may be slow or start again: asked until then."""
+        logged = ""
+        while not self.stop.is_set():
+            try:
+                return ask()
+            except StreamUnavailableError as error:
+                left = by - time.monotonic()
+                if not error.may_pass or left <= 0:
+                    raise
+                problem = str(error)
+                if problem != logged:
+                    logged = problem
+                    self.log.warning("the start waits", for_at_most_s=round(left), problem=problem)
+            self.stop.wait(TROUBLE_S)
+        raise _StoppedMeanwhileError
 
     def _pages(self, store: Store, open_until_end: ExitStack) -> ASGIApp | None:
         """The pages, which are imported when the first is asked for."""

@@ -1,67 +1,25 @@
-"""Connecting to Kafka, and saying in one sentence why it did not work.
-
-kafka-python answers a wrong password, an unknown authority and a closed port alike, with
-"Unable to bootstrap" after the whole time-out. What was wrong it only logs, so the log is read
-while connecting.
-"""
+"""Connecting to Kafka, and hearing why it did not work."""
 
 import logging
-import re
-import socket
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from kafka.errors import (
-    AuthorizationError,
-    KafkaError,
-    UnsupportedCodecError,
-)
+from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.kafka.certificates import outdated_certificate, unusable_files
+from tunerd.streams.kafka.certificates import unusable_files
 from tunerd.streams.kafka.options import KafkaOptions
+from tunerd.streams.kafka.reasons import nobody_there, unavailable
 
-__all__ = ["Connected", "arguments", "connect", "explain", "quiet", "refused", "translated"]
+__all__ = ["Connected", "arguments", "connect", "quiet", "translated"]
 
 Client = TypeVar("Client")
 Connected = tuple[Client, KafkaNetClient]
 
 _TELLING = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection")]
-
-CAUSES = (
-    (r"SaslAuthenticationFailed|Authentication failed", "it refused the user name or password"),
-    (r"UnsupportedSaslMechanism", "it does not know this sasl_mechanism"),
-    (r"IllegalSaslState", "it does not ask for SASL there: is the security_protocol right?"),
-    (
-        r"(?i)certificate.required|bad.certificate|unknown.ca\b|certificate.unknown",
-        "it wants a client certificate that it believes (ssl_certfile, ssl_keyfile)",
-    ),
-    (
-        r"(?i)hostname mismatch|IP address mismatch",
-        "its certificate is for another host name than this address",
-    ),
-    (
-        r"(?i)alert.certificate.expired",
-        "it says that this client's certificate has expired (ssl_certfile)",
-    ),
-    (
-        r"(?i)verify failed: certificate (has expired|is not yet valid)",
-        "its certificate, or that of its authority in ssl_cafile, has expired or is not yet valid",
-    ),
-    (
-        r"CERTIFICATE_VERIFY_FAILED",
-        "its certificate is not from an authority that this client believes (ssl_cafile)",
-    ),
-    (r"WRONG_VERSION_NUMBER|UNEXPECTED_EOF|\[SSL", "it does not speak TLS there as expected"),
-    (r"ECONNREFUSED", "connection refused"),
-    (r"DNS Resolution", "its name cannot be resolved"),
-    (r"Invalid frame length", "it speaks TLS there: is the security_protocol right?"),
-)
-"""What the client logs, and what it means. The first that is found anywhere counts."""
-HUNG_UP = re.compile("socket disconnected")
-"""What is often all that the client sees of a refused login."""
 
 
 def arguments(options: KafkaOptions) -> dict[str, Any]:
@@ -91,9 +49,10 @@ def connect(options: KafkaOptions, make: Callable[..., Client]) -> Connected[Cli
 
     Raises StreamUnavailableError after at most ``connect_timeout_s`` and a little.
     """
-    problem = unusable_files(options) or refused(options)
-    if problem:
+    if problem := unusable_files(options):
         raise StreamUnavailableError(problem)
+    if absent := nobody_there(options):
+        raise absent
     made: list[KafkaNetClient] = []
 
     def network(**configs: Any) -> KafkaNetClient:
@@ -103,14 +62,14 @@ def connect(options: KafkaOptions, make: Callable[..., Client]) -> Connected[Cli
         made.append(client)
         return made[0]
 
-    with _listening() as lines_heard:
+    with _listening(made) as lines_heard:
         try:
             return make(**arguments(options), kafka_client=network), made[0]
         except (KafkaError, OSError, ValueError) as error:
             # A constructor that fails leaves its thread and its sockets behind.
             for client in made:
                 client.close()
-            raise StreamUnavailableError(explain(options, error, lines_heard)) from error
+            raise unavailable(options, error, made, lines_heard) from error
 
 
 def quiet() -> None:
@@ -129,46 +88,6 @@ def quiet() -> None:
         pattern.addHandler(logging.NullHandler())
 
 
-def refused(options: KafkaOptions) -> str | None:
-    """Return None if some bootstrap server takes a TCP connection, else a sentence.
-
-    It fails at once where the client would try until its time is up.
-    """
-    reasons = []
-    for server in options.bootstrap_servers:
-        host, _, port = server.rpartition(":")
-        try:
-            address = (host.strip("[]"), int(port))
-            socket.create_connection(address, timeout=options.connect_timeout_s).close()
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            reasons.append(f"{server}: {reason or error}")
-        else:
-            return None
-    return f"cannot reach Kafka ({'; '.join(reasons)})"
-
-
-def explain(options: KafkaOptions, error: BaseException, said: list[str] | None = None) -> str:
-    """Return one sentence for an operator, without secrets."""
-    where = ",".join(options.bootstrap_servers)
-    heard = "\n".join([*(said or []), str(error)])
-    if isinstance(error, UnsupportedCodecError):
-        text = (
-            f"cannot read from Kafka at {where}: {error}; install lz4, zstandard or python-snappy"
-        )
-    elif isinstance(error, AuthorizationError):
-        text = f"Kafka at {where} does not allow it: {_one_line(error)}"
-    else:
-        cause = _cause(options, heard)
-        old = outdated_certificate(options)
-        if old and not re.search(r"ECONNREFUSED|DNS Resolution", heard):
-            cause = f"it hung up, and {old}" if HUNG_UP.search(heard) else f"{cause}; {old}"
-        text = f"cannot use Kafka at {where}: {cause or _one_line(error)}"
-    if options.sasl_password:
-        text = text.replace(options.sasl_password, "***")
-    return text
-
-
 @contextmanager
 def translated(options: KafkaOptions, besides: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn whatever the client raises, ``besides`` some, into StreamUnavailableError."""
@@ -178,34 +97,22 @@ def translated(options: KafkaOptions, besides: tuple[type[Exception], ...] = ())
         raise
     except (KafkaError, OSError, ValueError, AssertionError, AttributeError, KeyError) as error:
         # The client's own slips too: one of them must not end a service that could reconnect.
-        raise StreamUnavailableError(explain(options, error)) from error
-
-
-def _cause(options: KafkaOptions, heard: str) -> str | None:
-    for sign, meaning in CAUSES:
-        if re.search(sign, heard):
-            return meaning
-    if not HUNG_UP.search(heard):
-        return None
-    if options.security_protocol.startswith("SASL"):
-        return "it hung up at the login: user name, password or sasl_mechanism may be wrong"
-    return "it hung up: is the security_protocol right?"
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= 300 else text[:299] + "…"
+        raise unavailable(options, error) from error
 
 
 @contextmanager
-def _listening() -> Iterator[list[str]]:
-    """Collect what kafka-python logs about connections meanwhile. Other threads may connect too."""
+def _listening(made: Sequence[KafkaNetClient]) -> Iterator[list[str]]:
+    """Collect what kafka-python logs of the connections of one client, which is made meanwhile.
+    Other threads may connect too, and call other brokers by the same numbers."""
     lines_heard: list[str] = []
+    here = threading.get_ident()
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             with suppress(Exception):  # a line that cannot be formatted is no reason to fail
-                lines_heard.append(record.getMessage())
+                threads = {getattr(client._net._io_thread, "ident", None) for client in made}
+                if record.thread == here or record.thread in threads:
+                    lines_heard.append(record.getMessage())
 
     listener = Listener(logging.WARNING)
     for logger in _TELLING:

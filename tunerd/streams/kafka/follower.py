@@ -6,9 +6,10 @@ from kafka import TopicPartition
 
 from tunerd.errors import StreamUnavailableError
 from tunerd.streams.base import StreamRecord
-from tunerd.streams.kafka.connection import refused, translated
+from tunerd.streams.kafka.connection import translated
 from tunerd.streams.kafka.consumer import make_consumer
 from tunerd.streams.kafka.options import KafkaOptions
+from tunerd.streams.kafka.reasons import refused
 from tunerd.streams.kafka.records import as_record
 
 __all__ = ["KafkaFollower"]

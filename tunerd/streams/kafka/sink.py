@@ -29,9 +29,10 @@ from kafka.producer.transaction_manager import TransactionState
 
 from tunerd.errors import FencedOutError, StreamUnavailableError
 from tunerd.streams.base import StreamMessage, StreamRecord
-from tunerd.streams.kafka.connection import connect, refused, translated
+from tunerd.streams.kafka.connection import connect, translated
 from tunerd.streams.kafka.lookback import sent_since
 from tunerd.streams.kafka.options import KafkaOptions
+from tunerd.streams.kafka.reasons import refused
 
 __all__ = ["KafkaSink", "Roles"]
 

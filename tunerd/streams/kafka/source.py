@@ -28,9 +28,10 @@ from kafka.errors import FencedInstanceIdError, KafkaError
 
 from tunerd.errors import FencedOutError, StreamUnavailableError
 from tunerd.streams.base import Restore, StreamPosition, StreamRecord
-from tunerd.streams.kafka.connection import connect, refused, translated
+from tunerd.streams.kafka.connection import connect, translated
 from tunerd.streams.kafka.consumer import RebalanceListener, make_consumer, remember_joining
 from tunerd.streams.kafka.options import KafkaOptions
+from tunerd.streams.kafka.reasons import refused
 from tunerd.streams.kafka.records import as_record
 
 __all__ = ["KafkaSource"]
