@@ -59,7 +59,7 @@ FACTORS = (1000.0, 1.3)
 class _NoFilter(OutlierFilter):
     """Believes everything."""
 
-    def see(self, *_: object) -> Screening:
+    def see(self, *_: object, **__: object) -> Screening:
         return Screening()
 
 
@@ -178,7 +178,7 @@ def looks(eve: Eve, factor: float, *, protected: bool) -> _Looks:
         study = parse_study(text, STUDY)
     tuner = Tuner(study, InlineExecutor())
     if not protected:
-        tuner.plausibility = _NoFilter(log=study.objective.scale == "log")
+        tuner.plausibility = _NoFilter(study.objective.scale == "log")
     jobs, result = eve.reported(factor), _Looks()
     marks = {len(jobs) * look // LOOKS for look in range(1, LOOKS + 1)}
     for start in range(0, len(jobs), AT_ONCE):

@@ -155,8 +155,7 @@ def test_scores_are_kept_while_no_daemon_runs(tunerd: Tunerd, installation: Inst
 def test_jobs_without_a_usable_objective_are_told(
     tunerd: Tunerd, installation: Installation
 ) -> None:
-    seen = ObjectiveUsability(310, 2, 250, 0.0, implausible=1, held_back=985380.0)
-    seen.latest.extend([False] * 100)
+    seen = ObjectiveUsability(310, 2, 250, 0.0, 1, 985380.0, "-" * 100)
     with installation.open_store() as store, store.transaction() as tx:
         state = {"tuner": {"usability": seen.dump()}}
         tx.save_study_state("llm", state, epoch=0, now=NOW)

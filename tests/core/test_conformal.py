@@ -84,8 +84,8 @@ def test_a_new_context_stays_one_to_the_model_for_the_whole_portion() -> None:
     bands = ConformalBands()
     one = np.ones(50)
     bands.learn(["new"] * 50, 0 * one, one, one, np.zeros(50, np.bool_))
-    assert bands.dump()["factors"]["strange"][3] == 50  # type: ignore[index]
-    assert bands.dump()["factors"]["new"][3] == 0  # type: ignore[index]
+    assert bands.dump()["factors"]["strange"][3] == 50
+    assert bands.dump()["factors"]["new"][3] == 0
 
 
 def test_new_configurations_have_a_size_of_their_own() -> None:

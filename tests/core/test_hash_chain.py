@@ -17,7 +17,7 @@ def test_steps_do_not_matter(cuts: set[int]) -> None:
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), 30], strict=True):
         chain = chain.after(JOBS[start:end])
     assert chain == HashChain().after(JOBS)
-    assert HashChain.load(chain.dump(), at=30) == chain
+    assert HashChain.go_on(chain.dump(), at=30) == chain
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_jobs_follow_without_a_gap() -> None:
 
 
 def test_a_study_that_had_none_begins_one() -> None:
-    assert HashChain.load(None, at=400) == HashChain(400, 400, "")
-    assert HashChain.load(HashChain().after(JOBS).dump(), at=31) == HashChain(31, 31, "")
+    assert HashChain.go_on(None, at=400) == HashChain(400, 400, "")
+    assert HashChain.go_on(HashChain().after(JOBS).dump(), at=31) == HashChain(31, 31, "")

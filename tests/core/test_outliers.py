@@ -19,7 +19,7 @@ KEY = study().context_key({"n": 8})
 
 def seen(values: Sequence[float], *, log: bool = True, configs: int = 3) -> list[int]:
     """Places of values that wait, of jobs of ``configs`` configurations in turn."""
-    told, waits = OutlierFilter(log=log), set[int]()
+    told, waits = OutlierFilter(log), set[int]()
     for i, value in enumerate(values):
         told = OutlierFilter.load(json.loads(json.dumps(told.dump())))
         score = math.log(value) if log else value
@@ -86,7 +86,7 @@ def test_a_mark_that_comes_from_the_beginning_is_taken_back(value: float, first:
 def test_what_was_released_stays_so_though_it_is_among_the_first() -> None:
     """History is learned anew after retention pruned what came before: then a job that was released
     is among its context's first, and its value is one that is often a mark."""
-    outliers = OutlierFilter(log=True)
+    outliers = OutlierFilter(True)
     low = ReportedScore(math.log(1e-3), 1e-3, 0, "x", "eve")
     assert not outliers.see("c", low).held
     outliers.accept("c", low._replace(sequence=1), [0])
@@ -100,7 +100,7 @@ def test_what_was_released_stays_so_though_it_is_among_the_first() -> None:
 def screened(*jobs: tuple[float, str, str | None], usual_user: str = "bob") -> list[list[str]]:
     """What becomes of jobs (value, configuration, user) after forty ordinary ones: the reasons why
     each is held, or the places of those that it confirms."""
-    outliers = OutlierFilter(log=True)
+    outliers = OutlierFilter(True)
     for i, value in enumerate(usual(40)):
         outliers.see("c", ReportedScore(math.log(value), value, i, str(i % 3), usual_user))
     became: list[list[str]] = []
@@ -140,7 +140,7 @@ def test_what_only_is_faster_is_no_slip(factor: float) -> None:
 
 
 def test_a_thousand_times_the_best_waits_however_far_all_lie_apart() -> None:
-    outliers = OutlierFilter(log=True)
+    outliers = OutlierFilter(True)
     for i in range(40):
         value = 10.0 ** (8 * (i % 20) / 20)
         assert not outliers.see("c", ReportedScore(math.log(value), value, i, str(i))).held

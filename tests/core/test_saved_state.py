@@ -7,14 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.core.tuning import Inline, study
+from tunerd.core.conformal import ConformalBands
 from tunerd.core.decisions.campaign import Campaign, PendingRuns
 from tunerd.core.decisions.context_state import ContextState
+from tunerd.core.drift import DriftMonitor
 from tunerd.core.evidence.gain_calibration import PredictedGain
 from tunerd.core.evidence.paired_tests import PairedTest
 from tunerd.core.evidence.uplift import UntestedIncumbents
 from tunerd.core.observation import FeasibilityLabel, Value
 from tunerd.core.recommendation import Kind
 from tunerd.core.saved_state import SavedState, layout_of
+from tunerd.core.tuner import Tuner
+from tunerd.stages.study_session import STATES
 
 
 class Inner(SavedState):
@@ -111,3 +116,10 @@ def test_leads_are_read_as_an_earlier_version_kept_them() -> None:
     flat = {"ahead": leads["ahead"], "leads": leads["earlier"], "untested": leads["untested"]}
     state["introduction"] |= flat
     assert ContextState.load_other(state) == (full(), [])
+
+
+def test_whatever_a_tuner_saves_by_its_fields_makes_the_layout() -> None:
+    parts = vars(Tuner(study(), Inline())).values()
+    states = {type(part) for part in parts if isinstance(part, SavedState)}
+    assert {ConformalBands, DriftMonitor} < states
+    assert states <= set(STATES)

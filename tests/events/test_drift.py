@@ -111,7 +111,7 @@ def test_what_lies_on_both_sides_of_0_moves_by_its_unit_and_not_by_a_share(
         effect=lambda number, context, _tp, _precision: -0.3 * (number >= 700 and not context),
         shift=above - usual,
     )
-    found = feed(DriftMonitor(study()), {}, slower)
+    found = feed(DriftMonitor.of(study()), {}, slower)
     event = drift_event(study(), found[0])
     assert event.kind == "speed"
     if share is None:
@@ -140,7 +140,9 @@ def test_its_size_is_a_share_of_what_was_there_right_before_it() -> None:
         if job.judged.context_key == key
     ]
     usual = fmean(score for sequence, score in scores if sequence <= 700)
-    found = [one for one in feed(DriftMonitor(study()), {}, stream) if one.drift.contexts == (key,)]
+    found = [
+        one for one in feed(DriftMonitor.of(study()), {}, stream) if one.drift.contexts == (key,)
+    ]
     sizes = [drift_event(study(), one).size for one in found]
     assert sizes == [pytest.approx(-1.0 / level, rel=0.1) for level in (usual, usual - 1.0)]
 

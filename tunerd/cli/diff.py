@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tunerd.cli.options import open_the_store, read_settings
-from tunerd.core.study.context_key import written
+from tunerd.core.study.context_key import written_config
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.report.formatting import plural
 
 if TYPE_CHECKING:
-    from tunerd.core.observation import Value
     from tunerd.core.study import Study
     from tunerd.store import Store
 
@@ -126,7 +125,7 @@ def _history(history: Mapping[str, Any]) -> list[str]:
     lines += _listed(
         [
             f"{entry['becomes']} in {entry['context_key']}: {entry['why']} "
-            f"({_config(entry['config'])}, {plural(entry['jobs'], 'job')})"
+            f"({written_config(entry['config'])}, {plural(entry['jobs'], 'job')})"
             for entry in lost
         ]
     )
@@ -142,7 +141,3 @@ def _listed(lines: Sequence[str]) -> list[str]:
     more = len(lines) - LISTED
     shown = [f"  {line}" for line in lines[:LISTED]]
     return [*shown, f"  and {more} more (--json has all)"] if more > 0 else shown
-
-
-def _config(config: Mapping[str, "Value"]) -> str:
-    return " ".join(f"{name}={written(value)}" for name, value in config.items())

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.core.study.context_key import written
+from tunerd.core.study.context_key import written_config
 from tunerd.report.formatting import gain_text, number, percent, plural
 
 __all__ = ["show_recommendation"]
@@ -72,7 +72,7 @@ def _add_candidates(table: Table, candidates: Sequence[Mapping[str, Any]]) -> No
             "–"
             if candidate["feasible"] is None
             else percent(candidate["feasible"], sign=False, digits=0),
-            _config(candidate["config"]),
+            written_config(candidate["config"]),
         )
 
 
@@ -82,15 +82,13 @@ def _add_known(table: Table, said: Mapping[str, Any]) -> None:
     incumbent, baseline = said["incumbent"], said["baseline"]
     if incumbent is not None:
         jobs = plural(incumbent["jobs"], "job")
-        table.add_row("incumbent", left, _band(incumbent), "", jobs, _config(incumbent["config"]))
+        table.add_row(
+            "incumbent", left, _band(incumbent), "", jobs, written_config(incumbent["config"])
+        )
     elif baseline is not None:
-        table.add_row("baseline", left, "–", "", "–", _config(baseline))
+        table.add_row("baseline", left, "–", "", "–", written_config(baseline))
     else:
         table.add_row("as asked for", left, "–", "", "–", "what would be launched without tunerd")
-
-
-def _config(config: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={written(value)}" for name, value in config.items())
 
 
 def _band(one: Mapping[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tunerd.core.study.context_key import written
+from tunerd.core.study.context_key import written_config
 from tunerd.report.formatting import gain_text, number, plural
 
 __all__ = ["show", "show_commands"]
@@ -370,7 +370,7 @@ def _best(candidates: list[Mapping[str, Any]]) -> str:
     if not candidates:
         return "none"
     best = candidates[0]
-    config = " ".join(f"{name}={written(value)}" for name, value in best["config"].items())
+    config = written_config(best["config"])
     gain, expected = best.get("gain") or {}, best.get("predicted") or {}
     band = ""
     if expected:

@@ -26,15 +26,16 @@ spread: scores may be multiplied and shifted at will. Cost per job and state are
 """
 
 import math
-from collections import OrderedDict, deque
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Literal, Self
 
 import numpy as np
+from msgspec import field, structs
 
 from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["BAND", "HALF", "STANDINGS", "ConformalBands", "Standing"]
 
@@ -93,8 +94,7 @@ MEAN_SIZE = 0.8 / HALF
 """Mean size of a job whose band is right."""
 
 
-@dataclass
-class QuantileTracker:
+class QuantileTracker(SavedState, array_like=True):
     """Follows the 80 % quantile of a stream of numbers: DtACI with quantiles for levels."""
 
     values: list[float] = field(default_factory=lambda: [0.0] * TRACKERS)
@@ -103,7 +103,7 @@ class QuantileTracker:
     """Added to the blend."""
     jobs: int = 0
     """That it has settled on."""
-    latest: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    latest: list[float] = field(default_factory=list)
     left_out: float | None = None
     """What the jobs say that the fit of the present model left out; None before the first."""
 
@@ -125,7 +125,7 @@ class QuantileTracker:
         self.weights = [(1 - SHARED) * w / total + SHARED / TRACKERS for w in liked]
         self.jobs += 1
         least = 1.0 / (self.jobs + FIRST_JOBS)
-        self.latest.append(_short(number - self.steady))
+        self.latest = [*self.latest[1 - WINDOW :], _short(number - self.steady)]
         self.values = [
             *(
                 _bounded(v + max(rate, least) * (BAND if x > 0 else BAND - 1.0))
@@ -152,27 +152,11 @@ class QuantileTracker:
         else:
             moved = RESCALED * (value - self.left_out)
             self.values = [_bounded(v + moved) for v in self.values]
-            self.latest = deque((_short(x + moved) for x in self.latest), maxlen=WINDOW)
+            self.latest = [_short(x + moved) for x in self.latest]
         self.left_out = value
 
-    def dump(self) -> list[Any]:
-        return [
-            self.values,
-            self.weights,
-            self.steady,
-            self.jobs,
-            list(self.latest),
-            self.left_out,
-        ]
 
-    @classmethod
-    def load(cls, state: Sequence[Any]) -> "QuantileTracker":
-        values, weights, steady, jobs, latest, *left_out = state
-        return cls(values, weights, steady, jobs, deque(latest, maxlen=WINDOW), *left_out)
-
-
-@dataclass
-class _ContextBands:
+class _ContextBands(SavedState, array_like=True):
     """What is known of the bands in one context."""
 
     jobs: int = 0
@@ -180,23 +164,21 @@ class _ContextBands:
     factor: float = 0.0
     """Logarithm of its own factor."""
     alarmed: bool = False
-    latest: deque[tuple[float, float, bool]] = field(default_factory=lambda: deque(maxlen=LATEST))
+    latest: list[tuple[float, float, bool]] = field(default_factory=list)
     """Of the latest jobs: residual, half width as the model's own spread has it, and whether the
     configuration was tried before."""
 
-    def dump(self) -> list[Any]:
-        return [self.jobs, self.factor, self.alarmed, [list(error) for error in self.latest]]
 
-
-class ConformalBands:
+class ConformalBands(SavedState):
     """Bands of one study. Deterministic; survives the models."""
 
-    def __init__(self) -> None:
-        self._factors: dict[Standing, QuantileTracker] = {
-            name: QuantileTracker() for name in STANDINGS
-        }
-        self._contexts: OrderedDict[str, _ContextBands] = OrderedDict()
-        self._everywhere = False
+    factors: dict[Standing, QuantileTracker] = field(
+        default_factory=lambda: {name: QuantileTracker() for name in STANDINGS}
+    )
+    contexts: dict[str, _ContextBands] = field(default_factory=dict)
+    """By key, the one with the latest job at the end."""
+    everywhere: bool = False
+    """Whether there is an alarm in all contexts."""
 
     def adjusted(
         self, keys: Sequence[str], mean: FloatArray, spread: FloatArray, tried: BoolArray
@@ -262,13 +244,13 @@ class ConformalBands:
                 said_spread[i] = sd * band.factors[again]
             if not math.isfinite(came):
                 continue
-            context = self._contexts.pop(key, None) or _ContextBands()
-            self._contexts[key] = context
+            context = self.contexts.pop(key, None) or _ContextBands()
+            self.contexts[key] = context
             if band is not None:
                 self._learn(context, band, came - expected, sd, again)
             context.jobs += 1
-        while len(self._contexts) > MAX_CONTEXTS:
-            self._contexts.popitem(last=False)
+        while len(self.contexts) > MAX_CONTEXTS:
+            del self.contexts[next(iter(self.contexts))]
         return said_mean, said_spread
 
     def start(self, sizes: Mapping[Standing, tuple[float, int]]) -> None:
@@ -277,35 +259,35 @@ class ConformalBands:
         later ones tell in what units spreads are from now on. What was off by the former model
         after an alarm says nothing of this one."""
         for standing, (size, jobs) in sizes.items():
-            self._factors[standing].start(_bounded(math.log(max(size, 1e-9))), jobs)
-        for context in self._contexts.values():
-            if context.alarmed or self._everywhere:
-                context.latest.clear()
+            self.factors[standing].start(_bounded(math.log(max(size, 1e-9))), jobs)
+        for context in self.contexts.values():
+            if context.alarmed or self.everywhere:
+                context.latest = []
                 context.factor *= RELEARNED
 
     def alarm(self, keys: Collection[str] | None = None) -> None:
         """Jobs behave differently: in these contexts, or everywhere."""
         if keys is None:
-            self._everywhere = True
+            self.everywhere = True
         for key in keys or ():
-            if key in self._contexts:
-                self._contexts[key].alarmed = True
+            if key in self.contexts:
+                self.contexts[key].alarmed = True
 
     def calm(self, keys: Collection[str] | None = None) -> None:
         """It is over: in these contexts, or everywhere."""
         if keys is None:
-            self._everywhere = False
-        for key in self._contexts if keys is None else keys:
-            if key in self._contexts:
-                self._contexts[key].alarmed = False
+            self.everywhere = False
+        for key in self.contexts if keys is None else keys:
+            if key in self.contexts:
+                self.contexts[key].alarmed = False
 
     def factor(self, standing: Standing) -> float:
         """What spreads are multiplied by, contexts apart."""
-        return math.exp(self._factors[standing].value)
+        return math.exp(self.factors[standing].value)
 
     def _novelty(self, key: str) -> Standing:
         """Standing of a configuration that did not run in this context before."""
-        context = self._contexts.get(key)
+        context = self.contexts.get(key)
         if context is None or context.jobs == 0:
             return "strange"
         return "new" if context.jobs >= KNOWN else "early"
@@ -315,17 +297,17 @@ class ConformalBands:
         have the standing ``fresh``; None for what it is by now."""
         fresh = fresh or self._novelty(key)
         if fresh == "strange":
-            both = (fresh, self._factors[fresh].value)
+            both = (fresh, self.factors[fresh].value)
             return _BandFactors(both, both)
-        context = self._contexts.get(key)
+        context = self.contexts.get(key)
         if context is None:  # it fell out: there are more than are kept
             context = _ContextBands()
         band = _BandFactors(
-            (fresh, self._factors[fresh].value),
-            ("tried", self._factors["tried"].value),
+            (fresh, self.factors[fresh].value),
+            ("tried", self.factors["tried"].value),
             context.factor,
         )
-        if context.alarmed or self._everywhere:
+        if context.alarmed or self.everywhere:
             return _alarmed(band, context.latest)
         return band
 
@@ -341,37 +323,17 @@ class ConformalBands:
         # Three e-folds from the band a number says no more than that it is outside, or well inside.
         size = math.log(max(left / half, 1.0 / HUGE)) - value - said.own - said.wider
         size = min(max(size, -3.0), 3.0)
-        self._factors[standing].learn(value + size, inside=size <= 0)
+        self.factors[standing].learn(value + size, inside=size <= 0)
         if standing != "strange":  # else the first job of every context would move its own factor
             step = CONTEXT_RATE * (BAND - (size <= 0))
-            forgotten = HURRIED if context.alarmed or self._everywhere else FORGETTING
+            forgotten = HURRIED if context.alarmed or self.everywhere else FORGETTING
             context.factor = _bounded((1.0 - forgotten) * context.factor + step)
-        context.latest.append((_short(off), _short(half), again))
+        context.latest = [*context.latest[1 - LATEST :], (_short(off), _short(half), again)]
 
-    def dump(self, keys: Container[str] | None = None) -> dict[str, object]:
-        """State as JSON values; :meth:`load` gives it back exactly. With ``keys``, of the contexts
-        only these."""
-        return {
-            "factors": {name: tracker.dump() for name, tracker in self._factors.items()},
-            "contexts": [
-                [key, *context.dump()]
-                for key, context in self._contexts.items()
-                if keys is None or key in keys
-            ],
-            "everywhere": self._everywhere,
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "ConformalBands":
-        """Build from what :meth:`dump` gave."""
-        bands = cls()
-        bands._factors = {name: QuantileTracker.load(state["factors"][name]) for name in STANDINGS}
-        for key, jobs, factor, alarmed, latest in state["contexts"]:
-            context = _ContextBands(jobs, factor, alarmed)
-            context.latest.extend((off, half, again) for off, half, again in latest)
-            bands._contexts[key] = context
-        bands._everywhere = state["everywhere"]
-        return bands
+    def of(self, keys: Container[str]) -> Self:
+        """As these contexts have them; of all others nothing is known."""
+        contexts = {key: bands for key, bands in self.contexts.items() if key in keys}
+        return structs.replace(self, contexts=contexts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,19 @@ was ever learned, at a constant cost per job (4 µs). Each step keeps it.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from tunerd.core.observation import Observation
+from tunerd.core.saved_state import FrozenState
 
 __all__ = ["HashChain"]
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-@dataclass(frozen=True, slots=True)
-class HashChain:
+class HashChain(FrozenState, frozen=True):
     """The observations above ``since`` up to ``at``."""
 
     since: int = 0
@@ -42,14 +41,8 @@ class HashChain:
             digest = hashlib.sha256(digest.encode() + _encode(job)).hexdigest()
         return HashChain(self.since, observations[-1].sequence, digest)
 
-    def dump(self) -> dict[str, object]:
-        """State as JSON values."""
-        return asdict(self)
-
     @classmethod
-    def load(cls, state: Mapping[str, Any] | None, at: int) -> "HashChain":
-        """Build from what :meth:`dump` gave; begin one at observation ``at`` where there is none
-        that ends there."""
-        if state is None or state["at"] != at:
-            return cls(at, at)
-        return cls(**state)
+    def go_on(cls, state: Mapping[str, Any] | None, at: int) -> Self:
+        """Go on from what :meth:`dump` gave, or begin at observation ``at`` where that does not end
+        there."""
+        return cls(at, at) if state is None or state["at"] != at else cls.load(state)

@@ -133,8 +133,12 @@ class StudyLearner:
     """What was promised of candidates beside what came."""
     usability: ObjectiveUsability = field(init=False, default_factory=ObjectiveUsability)
     """How many jobs came without a usable objective."""
+    unusable: Counter[str] = field(init=False, default_factory=Counter)
+    """By why, such jobs since somebody looked and emptied it."""
     plausibility: OutlierFilter = field(init=False)
     """Which jobs report what no other comes near."""
+    bad: set[int] = field(init=False, default_factory=set)
+    """Sequences of jobs that an operator called bad, for who learns history anew."""
     quarantine: QuarantineNews = field(init=False, default_factory=QuarantineNews)
     """Whoever saves begins a new one."""
     introduced: Counter[str] = field(init=False, default_factory=Counter)
@@ -150,10 +154,8 @@ class StudyLearner:
     def __post_init__(self) -> None:
         self.features = FeatureMap(self.study)
         self.spaces = SpaceCache(self.study, only=self.only)
-        self.watch = DriftMonitor(self.study)
-        self.plausibility = OutlierFilter(
-            log=self.study.objective.scale == "log", options=self.study.plausibility
-        )
+        self.watch = DriftMonitor.of(self.study)
+        self.plausibility = OutlierFilter(self.study.objective.scale == "log")
         self.training = ModelTrainer(self.study, self.features, self.background)
 
     @property
@@ -292,9 +294,8 @@ class StudyLearner:
 
     def _count_usable(self, observations: Sequence[Observation]) -> None:
         """Count jobs by whether their objective is usable, each attempt once."""
-        self.usability.see(
-            self.study, [job for job in observations if not isinstance(job, CorrectedObservation)]
-        )
+        first = [job for job in observations if not isinstance(job, CorrectedObservation)]
+        self.unusable.update(why for why in self.usability.see(self.study, first) if why)
 
     def _held_back(self, jobs: Sequence[NamedJob], rows: FeatureRows) -> FeatureRows:
         """The rows of jobs, without what those say that go into quarantine: these wait for a repeat
@@ -340,9 +341,10 @@ class StudyLearner:
         held: Sequence[HeldScore] = ()
         if wrong is not None:
             held = [HeldScore(report, "bounds", wrong)]
-        elif np.isfinite(score) or observation.sequence in self.plausibility.bad:
+        elif (bad := observation.sequence in self.bad) or np.isfinite(score):
             own = latest.setdefault((key, job.config_id), self._latest(key, job.config_id))
-            screening = self.plausibility.see(key, report, own)
+            options = self.study.plausibility
+            screening = self.plausibility.see(key, report, own, options, bad=bad)
             self.quarantine.confirmed += screening.confirmed
             held = screening.held
             if observation.sequence not in [verdict.report.sequence for verdict in held]:
@@ -371,6 +373,7 @@ class StudyLearner:
                 value = max(-LARGEST, min(report.value, LARGEST))
             self.features.quarantined.setdefault(report.sequence, 0)
             self.usability.hold_back(value)
+            self.unusable["implausible"] += 1
             self.quarantine.held.append(
                 QuarantinedJob(
                     report.sequence, key, report.config_id, verdict.reason, verdict.text, value
@@ -430,8 +433,7 @@ class StudyLearner:
 
     def _tried(self, key: str, config_id: str) -> int:
         """Jobs of a configuration that a context knows."""
-        trial = self.contexts[key].evidence.trials.get(config_id)
-        return trial.ran + trial.failures if trial else 0
+        return self.contexts[key].tried(config_id)
 
     def _start_bands(self, before: StudyModel | None) -> None:
         """Where another model took over, let the bands start from the jobs that its fit left
@@ -487,10 +489,8 @@ class StudyLearner:
             for key in drift.contexts or self.contexts:
                 state = self.contexts[key]
                 before = state.introduction.verdicts
-                state.introduction.reopen(self.sequence, change.at_time.isoformat(), drift.since)
+                state.restart(self.study, drift, self.sequence, change.at_time.isoformat())
                 self._count_verdicts(state, before, self.sequence)
-                unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
-                state.evidence.begin_again(drift.since, drift.moved, unit)
             due = self.training.begin(drift.regime(), self.sequence) or due
             self.look_again(drift.contexts or self.contexts)
         return due
@@ -515,37 +515,16 @@ class StudyLearner:
         self.sequence = jobs[-1].observation.sequence
 
     def _remember_one(self, job: NamedJob, key: str, score: float | None, weight: float) -> None:
-        observation, cid, config, _ = job
-        state = self.contexts[key]
-        ran = self.study.ran(observation)
-        if observation.sequence in self.features.quarantined:
-            self._count_round(state, key, job)  # what was asked for was run
-            self._note_job(state, key, observation)
-            return
-        counted = ran
-        says = (
-            score is not None or ran is not FeasibilityLabel.UNKNOWN
-        )  # else it takes nobody's share
-        if says and not state.influence.counts(cid, observation, self.study.limits):
-            score, counted = None, FeasibilityLabel.UNKNOWN
-        begins = self._begins.get(key)
-        while begins and begins[0][0] <= observation.sequence:
-            state.evidence.begin_again(*begins.pop(0), history=True)
-        state.evidence.add(
-            cid,
-            config,
-            score,
-            counted,
-            unasked=observation.recommendation_id is None,
-            sequence=observation.sequence,
-            weight=weight,
-        )
-        if not observation.history:
-            if observation.candidate_id == cid:  # else it was changed, and tells of something else
-                self.gains.compare(self.study, state.promised.get(cid), score, counted)
-            usable = None if ran is FeasibilityLabel.NO else score
-            state.introduction.see(cid, usable, observation.sequence)
-            self._count_round(state, key, job)  # above a share or not
+        observation, state = job.observation, self.contexts[key]
+        if observation.sequence not in self.features.quarantined:
+            begins = self._begins.get(key)
+            while begins and begins[0][0] <= observation.sequence:
+                state.evidence.begin_again(*begins.pop(0), history=True)
+            score, ran = state.learn(self.study, job, score, weight)
+            if not observation.history and observation.candidate_id == job.config_id:
+                # Else it was changed, and tells of something else.
+                self.gains.compare(self.study, state.promised.get(job.config_id), score, ran)
+        self._count_round(state, key, job)  # in quarantine, above a share or not
         self._note_job(state, key, observation)
 
     def _count_round(self, state: ContextState, key: str, job: NamedJob) -> None:
@@ -584,25 +563,22 @@ class StudyLearner:
         exact = study.score(one.metrics) if np.isnan(score) else score
         if one.sequence in self.features.held_back:
             exact = None
-        measured = study.score(earlier.metrics) is not None
-        was, ran = study.ran(earlier), study.ran(one)
         before_key = study.context_key(earlier.context)
         before = self._named_job(earlier, before_key)
         moved = (before_key, before.config_id) != (key, job.config_id)
         if moved or one.sequence in self.features.quarantined:
-            taken = self.contexts[before_key]
-            taken.evidence.correct(before.config_id, place, None, was, FeasibilityLabel.UNKNOWN)
+            evidence, was = self.contexts[before_key].evidence, study.ran(earlier)
+            evidence.correct(before.config_id, place, None, was, FeasibilityLabel.UNKNOWN)
             self.look_again([before_key])
             self._remember_one(job, key, exact, weight)
             return
-        if not measured and was is FeasibilityLabel.UNKNOWN:
+        measured = study.score(earlier.metrics) is not None
+        if not measured and study.ran(earlier) is FeasibilityLabel.UNKNOWN:
             self._remember_one(job, key, exact, weight)
             return
         state = self.contexts[key]
         run = None if exact is None else (exact, weight)
-        state.evidence.correct(job.config_id, place, run, was, ran, measured=measured)
-        if ran is FeasibilityLabel.NO and was is not ran and not one.history:
-            state.introduction.see(job.config_id, None, one.sequence)
+        state.correct(study, job.config_id, one, place, run)
         self._note_job(state, key, one)
 
     def noise(self) -> tuple[float, int]:
@@ -616,9 +592,8 @@ class StudyLearner:
             if state.last_job_at is not None and state.evidence.apart
         )[-NOISY:]
         for _, key in latest:
-            state, unit = self.contexts[key], 1.0
-            if self.study.objective.scale == "linear":  # every step asks: not for nothing
-                unit = self.study.unit(np.array([t.mean for _, t in state.evidence.measured()]))
+            state = self.contexts[key]
+            unit = state.unit(self.study)
             apart += [difference / unit for difference in state.evidence.apart]
         return noise_of_repeats(apart), len(apart)
 

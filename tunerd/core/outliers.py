@@ -8,11 +8,12 @@ jobs of the study. State is bounded; a job costs constant time.
 
 import math
 import sys
-from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
+from msgspec import field
+
+from tunerd.core.saved_state import SavedState
 from tunerd.core.study.parts import PlausibilityOptions
 
 __all__ = [
@@ -75,6 +76,7 @@ MOST_USERS = 32
 MAX_CONTEXTS = 1_000
 """Contexts kept, those with the latest jobs."""
 
+_DEFAULTS = PlausibilityOptions()
 _LIMITS = frozenset(
     (
         *(2.0**bits - 1.0 for bits in (15, 16, 31, 32, 63, 64)),
@@ -127,8 +129,7 @@ class Screening(NamedTuple):
     """Sequences of jobs that waited and that this one came near."""
 
 
-@dataclass
-class _ScoreRange:
+class _ScoreRange(SavedState, array_like=True):
     """Where the values of many jobs lie, in scores."""
 
     jobs: int = 0
@@ -138,8 +139,8 @@ class _ScoreRange:
     """Jobs, those that wait among them."""
     users: dict[str, int] = field(default_factory=dict)
     """User → jobs that he reported, :data:`MOST_USERS` at most."""
-    waiting: deque[ReportedScore] = field(default_factory=lambda: deque(maxlen=WAITING))
-    """What was held back."""
+    waiting: list[ReportedScore] = field(default_factory=list)
+    """What was held back, :data:`WAITING` at most."""
     early: list[ReportedScore] = field(default_factory=list)
     """The first jobs, until there are more than :data:`EARLY`."""
 
@@ -159,47 +160,46 @@ class _ScoreRange:
         self.jobs += 1
         self.early = [*self.early, job] if self.jobs <= EARLY else []
 
+    def wait(self, jobs: Iterable[ReportedScore]) -> None:
+        self.waiting = [*self.waiting, *jobs][-WAITING:]
+
     def beyond(self, score: float) -> float:
         """How far a score lies outside; 0 inside."""
         return max(self.low - score, score - self.high, 0.0)
 
-    def dump(self) -> list[Any]:
-        kept = [[list(report) for report in these] for these in (self.waiting, self.early)]
-        return [self.jobs, self.low, self.high, self.reported, self.users, *kept]
 
-    @classmethod
-    def load(cls, state: Sequence[Any]) -> "_ScoreRange":
-        loaded = cls(state[0], state[1], state[2], state[3], dict(state[4]))
-        loaded.waiting.extend(ReportedScore(*report) for report in state[5])
-        loaded.early = [ReportedScore(*report) for report in state[6]]
-        return loaded
-
-
-class OutlierFilter:
+class OutlierFilter(SavedState):
     """Tells values that no other comes near. Deterministic for its jobs in their order."""
 
-    def __init__(self, *, log: bool, options: PlausibilityOptions | None = None) -> None:
-        self._log = log
-        self._options = options or PlausibilityOptions()
-        self._everywhere = _ScoreRange()
-        self._contexts: OrderedDict[str, _ScoreRange] = OrderedDict()
-        self.bad: set[int] = set()
-        """Sequences of jobs that an operator called bad, for who learns history anew."""
+    log: bool
+    """Whether scores are logarithms."""
+    everywhere: _ScoreRange = field(default_factory=_ScoreRange)
+    contexts: dict[str, _ScoreRange] = field(default_factory=dict)
+    """By key, the one with the latest job at the end."""
 
-    def see(self, key: str, job: ReportedScore, usual: Sequence[float] = ()) -> Screening:
-        """Take in one job of a context; ``usual`` are the latest scores of its configuration."""
+    def see(
+        self,
+        key: str,
+        job: ReportedScore,
+        usual: Sequence[float] = (),
+        options: PlausibilityOptions = _DEFAULTS,
+        *,
+        bad: bool = False,
+    ) -> Screening:
+        """Take in one job of a context; ``usual`` are the latest scores of its configuration,
+        ``bad`` says whether an operator called it so."""
         here = self._here(key)
         here.count(job.user)
-        if job.sequence in self.bad:
+        if bad:
             return Screening([HeldScore(job, "bad", "an operator called it bad")])
-        held = self._suspicion(here, job, usual)
+        held = self._suspicion(here, job, usual, options)
         if held is None:
             here.add(job)
-            self._everywhere.add(job)
+            self.everywhere.add(job)
             return Screening(self._alone(here) if FEW < here.jobs <= EARLY else [])
         near = self._repeated(here, job)
         if not near:
-            here.waiting.append(job)
+            here.wait([job])
             return Screening([held])
         self.accept(key, job, [report.sequence for report in near])
         return Screening((), [report.sequence for report in near if not report.settled])
@@ -213,43 +213,46 @@ class OutlierFilter:
                 if report.sequence in settled:
                     reports[place] = report._replace(settled=True)
         here.add(job._replace(settled=True))
-        self._everywhere.add(job)
+        self.everywhere.add(job)
 
     def forget(self, key: str, sequence: int) -> None:
         """What a job of a context reported holds no longer: it confirms no other, and is not
         alone."""
-        here = self._contexts.get(key)
+        here = self.contexts.get(key)
         if here is None:
             return
         here.early = [report for report in here.early if report.sequence != sequence]
-        for report in [report for report in here.waiting if report.sequence == sequence]:
-            here.waiting.remove(report)
+        here.waiting = [report for report in here.waiting if report.sequence != sequence]
 
     def _here(self, key: str) -> _ScoreRange:
-        here = self._contexts.pop(key, None) or _ScoreRange()
-        self._contexts[key] = here
-        if len(self._contexts) > MAX_CONTEXTS:
-            self._contexts.popitem(last=False)
+        here = self.contexts.pop(key, None) or _ScoreRange()
+        self.contexts[key] = here
+        if len(self.contexts) > MAX_CONTEXTS:
+            del self.contexts[next(iter(self.contexts))]
         return here
 
     def _suspicion(
-        self, here: _ScoreRange, job: ReportedScore, usual: Sequence[float]
+        self,
+        here: _ScoreRange,
+        job: ReportedScore,
+        usual: Sequence[float],
+        options: PlausibilityOptions,
     ) -> HeldScore | None:
         """Why a job has to wait; None where nothing is strange about it."""
-        slip = _slip(job.score, usual, log=self._log) if self._options.unit_slips else None
+        slip = _slip(job.score, usual, log=self.log) if options.unit_slips else None
         if slip is not None:
             text = f"{_times(slip)} what its configuration gave in its latest runs"
             return HeldScore(job, "unit_slip", text)
         known = here.jobs >= FEW
-        others = here if known else self._everywhere
+        others = here if known else self.everywhere
         where = "its context" if known else "the study"
         if others.jobs < (FEW if known else FEW_ANYWHERE):
             return None
         if self._is_far(others, job.score):
-            away = f"{_times(others.beyond(job.score))} farther than" if self._log else "far from"
+            away = f"{_times(others.beyond(job.score))} farther than" if self.log else "far from"
             return HeldScore(job, "far", f"{away} every other job of {where}")
         above = job.score - others.high
-        if self._log and known and above > math.log(self._options.beyond_best):
+        if self.log and known and above > math.log(options.beyond_best):
             return HeldScore(job, "beyond_best", f"{_times(above)} better than the best of {where}")
         return None
 
@@ -273,14 +276,14 @@ class OutlierFilter:
             if rest.jobs >= LEAST and self._is_far(rest, extreme.score):
                 here.jobs, here.low, here.high = rest.jobs, rest.low, rest.high
                 here.early = rest.early
-                here.waiting.extend(alone)
+                here.wait(alone)
                 text = "no other of the first jobs of its context comes near"
                 return [HeldScore(report, "far", text) for report in alone]
         return []
 
     def _is_far(self, others: _ScoreRange, score: float) -> bool:
         reach = WIDE * (others.high - others.low)
-        if self._log:
+        if self.log:
             return others.beyond(score) > max(FAR, reach)
         return others.beyond(score) > FAR_LINEAR * max(abs(others.low), abs(others.high), reach)
 
@@ -291,7 +294,7 @@ class OutlierFilter:
         near = []
         for other in here.waiting:
             size = max(abs(job.score), abs(other.score))
-            reach = NEAR if self._log else size * (1.0 - math.exp(-NEAR))
+            reach = NEAR if self.log else size * (1.0 - math.exp(-NEAR))
             same = job.value == other.value and is_mark(abs(job.value))
             if abs(job.score - other.score) <= reach and not same:
                 near.append(other)
@@ -305,27 +308,6 @@ class OutlierFilter:
             other.settled or other.config_id == job.config_id for other in heard
         )
         return near if enough else []
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
-        return {
-            "log": self._log,
-            "everywhere": self._everywhere.dump(),
-            "contexts": [
-                [key, *context_range.dump()] for key, context_range in self._contexts.items()
-            ],
-        }
-
-    @classmethod
-    def load(
-        cls, state: Mapping[str, Any], options: PlausibilityOptions | None = None
-    ) -> "OutlierFilter":
-        """Build from what :meth:`dump` gave."""
-        loaded = cls(log=state["log"], options=options)
-        loaded._everywhere = _ScoreRange.load(state["everywhere"])
-        for key, *fields in state["contexts"]:
-            loaded._contexts[key] = _ScoreRange.load(fields)
-        return loaded
 
 
 def _slip(score: float, usual: Sequence[float], *, log: bool) -> float | None:

@@ -5,14 +5,14 @@ configurations *of the same context* is faster, and nobody chooses the context. 
 together the differences between contexts drown those between configurations.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from tunerd.core.arrays import FloatArray, places_of
+from tunerd.core.saved_state import SavedState
 
 __all__ = [
     "MIN_ROWS",
@@ -144,29 +144,30 @@ class WindowScores:
     pearson_within: float
 
 
-class PrequentialWindow:
+class PrequentialWindow(SavedState):
     """The latest predictions beside what then happened, made before the job was learned.
 
     Bounded; one per study. Values are scores (oriented objective).
     """
 
-    def __init__(self, size: int = 500) -> None:
-        self._rows: deque[tuple[str, float, float, bool | None]] = deque(maxlen=size)
+    size: int = 500
+    rows: list[tuple[str, float, float, bool | None]] = field(default_factory=list)
+    """Context key, predicted and actual score, and whether the band held."""
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def add(
         self, context_key: str, predicted: float, actual: float, held: bool | None = None
     ) -> None:
         """Add one job: what was predicted before it was learned, and its score; ``held`` says
         whether that fell into the predicted band."""
-        self._rows.append((context_key, predicted, actual, held))
+        self.rows = [*self.rows, (context_key, predicted, actual, held)][-self.size :]
 
     def arrays(self) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
         """Context keys, predicted and actual scores, oldest first."""
-        keys = tuple(key for key, _, _, _ in self._rows)
-        values = np.array([(p, a) for _, p, a, _ in self._rows]).reshape(-1, 2)
+        keys = tuple(key for key, _, _, _ in self.rows)
+        values = np.array([(p, a) for _, p, a, _ in self.rows]).reshape(-1, 2)
         return keys, values[:, 0].copy(), values[:, 1].copy()
 
     def scores(self, metric_value: Callable[[float], float] = float) -> WindowScores:
@@ -190,20 +191,8 @@ class PrequentialWindow:
         )
 
     def _coverage(self) -> float:
-        held = [held for _, _, _, held in self._rows if held is not None]
+        held = [held for _, _, _, held in self.rows if held is not None]
         return sum(held) / len(held) if held else float("nan")
-
-    def dump(self) -> dict[str, object]:
-        """State as JSON values."""
-        return {"size": self._rows.maxlen, "rows": [list(row) for row in self._rows]}
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "PrequentialWindow":
-        """Build from what :meth:`dump` gave."""
-        window = cls(int(state["size"]))
-        for key, predicted, actual, *held in state["rows"]:
-            window.add(str(key), float(predicted), float(actual), held[0] if held else None)
-        return window
 
 
 def ranks(values: FloatArray) -> FloatArray:

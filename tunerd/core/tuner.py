@@ -351,7 +351,7 @@ class Tuner(StudyLearner):
             "bands": self.bands.dump(),
             "watch": self.watch.dump(),
             "after_change": self.after_change.dump(),
-            **self.gains.dump(),
+            "gains": self.gains.dump(),
             "usability": self.usability.dump(),
             "plausibility": self.plausibility.dump(),
             "training": self.training.dump(),
@@ -365,8 +365,8 @@ class Tuner(StudyLearner):
             "sequence": self.sequence,
             "vocabulary": self.features.dump(),
             "fallback": self.fallback.dump(),
-            "bands": self.bands.dump(self.basis(key).keys()),
-            **self.gains.dump(),
+            "bands": self.bands.of(self.basis(key)).dump(),
+            "gains": self.gains.dump(),
             "training": self.training.dump(),
         }
 
@@ -393,8 +393,8 @@ class Tuner(StudyLearner):
         tuner.window = PrequentialWindow.load(state["window"])
         tuner.take_basis(state, contexts)
         tuner.usability = ObjectiveUsability.load(state["usability"])
-        tuner.plausibility = OutlierFilter.load(state["plausibility"], study.plausibility)
-        tuner.watch = DriftMonitor.load(study, state["watch"])
+        tuner.plausibility = OutlierFilter.load(state["plausibility"])
+        tuner.watch = DriftMonitor.load(state["watch"])
         tuner.after_change = DriftConsequences.load(state["after_change"])
         tuner.training = ModelTrainer(study, tuner.features, background)
         tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)
@@ -407,6 +407,6 @@ class Tuner(StudyLearner):
         on them. Model and vocabulary stay: they must be those of that moment."""
         self.fallback = ContextState.load(state["fallback"])
         self.bands = ConformalBands.load(state["bands"])
-        self.gains = GainCalibration.load(state)
+        self.gains = GainCalibration.load(state["gains"])
         self.contexts = {key: ContextState.load(saved) for key, saved in contexts.items()}
         self.sequence = state["sequence"]

@@ -203,7 +203,7 @@ def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> di
         "implausible": usability.implausible,
         "held_back": usability.held_back,
         "latest_jobs": len(usability.latest),
-        "latest_unusable": usability.latest.count(False),
+        "latest_unusable": usability.latest.count("-"),
         "says": {name: objective.get(name, "failed") for name in ("missing", "impossible")},
     }
 

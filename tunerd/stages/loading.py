@@ -85,7 +85,7 @@ def open_books(
         _learn_anew(store, books, before, state, alive)
     books.damaged = damaged
     books.in_quarantine = store.quarantine_counts(name).get(name, 0)
-    books.chain = HashChain.load(state.get("history"), books.tuner.sequence)
+    books.chain = HashChain.go_on(state.get("history"), books.tuner.sequence)
     books.tuner.impose(OverrideSet(study, map(Override.load, state.get("orders", []))))
     return books
 
@@ -98,7 +98,7 @@ def _saved(store: Store, study: Study) -> tuple[Mapping[str, Any], str]:
         if saved is None:
             return {}, ""
         bool(saved.state["ended"])
-        HashChain.load(saved.state.get("history"), 0)
+        HashChain.go_on(saved.state.get("history"), 0)
         list(map(Override.load, saved.state.get("orders", [])))
         return saved.state, ""
     except (CorruptDataError, *UNREADABLE) as error:
@@ -224,7 +224,7 @@ def _learn_anew(
     kept = {row.context_key: readable_state(row.state) for row in rows}
     former = {key: state for key, state in kept.items() if state is not None}
     tuner.expect(former, before, _regimes_of(state))
-    tuner.plausibility.bad = store.bad_sequences(name)
+    tuner.bad = store.bad_sequences(name)
     last = None
     # Up to where it had learned: what came since is predicted first, as always.
     while jobs := _up_to(store, name, tuner.sequence, row.learned_sequence):

@@ -20,7 +20,7 @@ from tunerd.core.observation import Observation, Scalar, Value
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
-from tunerd.core.study.context_key import written
+from tunerd.core.study.context_key import written_config
 from tunerd.core.usability import unusable_jobs
 from tunerd.errors import NothingFeasibleError
 from tunerd.events import from_bytes
@@ -287,7 +287,7 @@ def _incumbents(
         better = f"{new_key} has a better one"
         if best is not None and new_key == key:
             config = after.evidence[key].trials[best].config
-            better = f"best measured is {' '.join(f'{n}={written(v)}' for n, v in config.items())}"
+            better = f"best measured is {written_config(config)}"
         trial = before.evidence[key].trials.get(name)
         incumbents.append(
             {

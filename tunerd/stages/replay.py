@@ -232,7 +232,7 @@ class _ReplayRun:
         kept, tuner = self.kept, Tuner(study, self.background)
         known = FeatureMap(study, kept.basis["tuner"]["vocabulary"])
         tuner.features.quarantined = known.quarantined
-        then = HashChain(**kept.basis["chain"])
+        then = HashChain.load(kept.basis["chain"])
         steps = {s.sequence_to: s for s in self.store.steps_between(kept.study, 0, kept.sequence)}
         chain = self._chain_begins(then, steps.values())
         begins = chain.at

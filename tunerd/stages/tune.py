@@ -576,7 +576,7 @@ class TuneStage:
                 candidates=report.candidates,
                 following=following(changes.judged),
                 outside=outside(books.study, observations),
-                unusable=taken(books.tuner.usability.news),
+                unusable=taken(books.tuner.unusable),
                 drift=told(changes.drift),
                 introductions=taken(books.tuner.introduced),
                 contexts_foreseen=taken(books.tuner.foreseen),

@@ -19,7 +19,7 @@ def began(found: list[DriftUpdate], kind: str) -> list[Drift]:
 
 
 def watched(stream: list[Job]) -> list[DriftUpdate]:
-    return feed(DriftMonitor(study()), {}, stream)
+    return feed(DriftMonitor.of(study()), {}, stream)
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_an_alarm_of_failures_ends_no_other_drift_of_failures(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 4])
 def test_a_context_fails_no_more_when_its_own_jobs_say_so(seed: int) -> None:
-    watch, places = DriftMonitor(study()), dict[str, Place]()
+    watch, places = DriftMonitor.of(study()), dict[str, Place]()
     ends = 0
     for job in jobs(1_600, seed=seed, fails=failing(0, 2)):
         for one in feed(watch, places, [job]):
@@ -278,10 +278,10 @@ def test_what_was_dumped_goes_on_as_if_nothing_happened(cut: int) -> None:
         return -0.3 if 1_000 <= number < 1_100 and context == 0 else 0.01 * tp
 
     stream = list(jobs(1_400, seed=11, effect=slower, fails=lambda _n, _c, tp, _p: 0.1 * (tp == 3)))
-    whole, places = DriftMonitor(study()), dict[str, Place]()
+    whole, places = DriftMonitor.of(study()), dict[str, Place]()
     told = feed(whole, places, stream[:cut])
     kept = json.loads(json.dumps(dumped(whole, places)))
-    back = DriftMonitor.load(study(), kept[0])
+    back = DriftMonitor.load(kept[0])
     there = {key: Place(ContextMonitor.load(state)) for key, state in kept[1].items()}
     assert dumped(back, there) == dumped(whole, places)
     assert feed(back, there, stream[cut:]) == feed(whole, places, stream[cut:])
@@ -293,10 +293,10 @@ def test_what_was_dumped_goes_on_as_if_nothing_happened(cut: int) -> None:
 @pytest.mark.parametrize("cut", [1_010, 1_020, 1_060, 1_150])
 def test_failures_go_on_from_what_was_dumped(cut: int) -> None:
     stream = list(jobs(1_400, seed=0, fails=failing(0, 2)))
-    whole, places = DriftMonitor(study()), dict[str, Place]()
+    whole, places = DriftMonitor.of(study()), dict[str, Place]()
     feed(whole, places, stream[:cut])
     kept = json.loads(json.dumps(dumped(whole, places)))
-    back = DriftMonitor.load(study(), kept[0])
+    back = DriftMonitor.load(kept[0])
     there = {key: Place(ContextMonitor.load(state)) for key, state in kept[1].items()}
     assert dumped(back, there) == dumped(whole, places)
     told = feed(whole, places, stream[cut:])
@@ -307,7 +307,7 @@ def test_failures_go_on_from_what_was_dumped(cut: int) -> None:
 
 @pytest.mark.slow
 def test_what_is_kept_is_bounded() -> None:
-    watch, places = DriftMonitor(study()), dict[str, Place]()
+    watch, places = DriftMonitor.of(study()), dict[str, Place]()
     sizes = []
     stream = list(jobs(6_000, seed=12))
     for end in (3_000, 6_000):

@@ -89,7 +89,7 @@ def test_dumping_is_exact(numbers: list[float]) -> None:
 
 
 def test_levels_are_taken_on_a_schedule() -> None:
-    one = AlarmThreshold(10_000)
+    one = AlarmThreshold.of(10_000)
     taken = []
     for seen in range(1, 20_001):
         if one.due(seen):
@@ -98,4 +98,4 @@ def test_levels_are_taken_on_a_schedule() -> None:
     assert taken[:4] == [64, 128, 256, 512]
     assert len(taken) < 20
     assert one.level == safe_level(10_000)
-    assert AlarmThreshold(10_000, one.dump()).dump() == one.dump()
+    assert AlarmThreshold.load(one.dump()) == one

@@ -168,6 +168,3 @@ def test_the_window_knows_how_often_bands_held() -> None:
     assert 0.5 < scores.coverage <= 1.0
     again = type(tuner.window).load(tuner.window.dump())
     assert again.scores().coverage == scores.coverage
-    former = [row[:3] for row in tuner.window.dump()["rows"]]  # type: ignore[attr-defined]
-    old = type(tuner.window).load({"size": 500, "rows": former})
-    assert np.isnan(old.scores().coverage)

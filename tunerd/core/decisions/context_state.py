@@ -1,4 +1,4 @@
-"""What a study knows of one context: its evidence, its campaign, and when it was last looked at."""
+"""What a study knows of one context: its history, its campaign, and when it was last looked at."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,14 +8,12 @@ import msgspec
 from msgspec import field
 
 from tunerd.core.decisions.campaign import Campaign
-from tunerd.core.decisions.limits import ContributionCaps
-from tunerd.core.drift.context_monitor import ContextMonitor
+from tunerd.core.decisions.context_history import ContextHistory
 from tunerd.core.evidence.config_stats import ConfigStatsTable
 from tunerd.core.evidence.gain_calibration import PredictedGain
-from tunerd.core.evidence.rollout import Rollout
 from tunerd.core.forecasting.rhythm import ContextForecast, JobRhythm
 from tunerd.core.observation import Scalar
-from tunerd.core.saved_state import Moment, SavedState
+from tunerd.core.saved_state import Moment
 
 __all__ = ["UNREADABLE", "ContextState", "readable_state"]
 
@@ -25,13 +23,9 @@ PROMISES = 32
 """Candidates whose promise is remembered: those of the last few revisions."""
 
 
-class ContextState(SavedState):
+class ContextState(ContextHistory):
     """One context of a study. Saved whole, in the transaction of the step that changed it."""
 
-    context: dict[str, Scalar]
-    evidence: ConfigStatsTable = field(default_factory=ConfigStatsTable)
-    introduction: Rollout = field(default_factory=Rollout)
-    influence: ContributionCaps = field(default_factory=ContributionCaps)
     last_job_at: Moment | None = None
     """Latest job or campaign; a context without any for a while is no longer active."""
     imported_at: Moment | None = None
@@ -52,8 +46,6 @@ class ContextState(SavedState):
     """Candidate ids of former generations, which jobs may carry, and what they are now."""
     declined: str | None = None
     """Gist of the proposal that an operator declined last: it is not made again."""
-    watched: ContextMonitor = field(default_factory=ContextMonitor)
-    """What the watch for drift remembers."""
     rhythm: JobRhythm = field(default_factory=JobRhythm)
     """When its jobs begin."""
     foreseen: ContextForecast | None = None

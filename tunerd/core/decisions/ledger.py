@@ -18,7 +18,7 @@ from msgspec import structs
 
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.evidence.gain_calibration import gained
-from tunerd.core.evidence.prequential import LedgerEntry, PrequentialRecord
+from tunerd.core.evidence.prequential import LedgerEntry, PrequentialRecord, shortened
 from tunerd.core.evidence.rollout import RolloutResult
 from tunerd.core.evidence.uplift import UpliftTracker
 from tunerd.core.recommendation import Kind
@@ -58,15 +58,15 @@ def _entered(state: ContextState, one: PrequentialRecord) -> PrequentialRecord:
     promised = None
     # How far a job is ahead of another incumbent tells nothing of what was promised against one.
     if promise and promise.gain is not None and promise.against == introduction.incumbent:
-        promised = _short(promise.gain)
+        promised = shortened(promise.gain)
     # A job may have been launched under an earlier incumbent, or name advice that never was.
     ahead = introduction.uplift.of(outcome.config_id, introduction.incumbent)
     lead = None
     if introduction.level is not None and outcome.score is not None:
         lead = outcome.score - introduction.level
     entry = LedgerEntry(
-        lead=None if lead is None else _short(lead),
-        ahead=_short(ahead),
+        lead=None if lead is None else shortened(lead),
+        ahead=shortened(ahead),
         promised=promised,
         kind=None if promise is None else promise.kind.value,
     )
@@ -204,7 +204,3 @@ def _more(study: Study, lead: float, score: float) -> float:
     if study.objective.goal == "minimize":
         return -study.gain(score - lead, score)
     return study.gain(score, score - lead)
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.7g}")

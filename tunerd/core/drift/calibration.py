@@ -11,11 +11,12 @@ than theory says.
 """
 
 import math
-from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["AlarmThreshold", "permuted_level", "safe_level"]
 
@@ -71,33 +72,27 @@ def permuted_level(gains: FloatArray, runs: IntArray, quiet_jobs: float, seed: i
     return place + scale * math.log(max(quiet_jobs / STRETCH, 1.0))
 
 
-class AlarmThreshold:
-    """A threshold that is taken anew on a schedule. What it was taken from need not be kept: the
-    level itself and when it was taken are the state."""
+class AlarmThreshold(SavedState, array_like=True):
+    """A threshold that is taken anew on a schedule. What it was taken from need not be kept."""
 
-    __slots__ = ("_next", "_quiet_jobs", "level")
+    quiet_jobs: float
+    level: float
+    next: float = float(FEW)
+    """Residuals with which it is due."""
 
-    def __init__(self, quiet_jobs: float, state: Sequence[float] | None = None) -> None:
-        self._quiet_jobs = quiet_jobs
-        self.level = safe_level(quiet_jobs)
-        self._next = float(FEW)
-        if state:
-            level, self._next, for_jobs = state
-            # For another budget it moves along; the next calibration says more.
-            self.level = max(level + math.log(quiet_jobs / for_jobs), self.level)
+    @classmethod
+    def of(cls, quiet_jobs: float) -> Self:
+        """Nothing was seen yet: theory alone."""
+        return cls(quiet_jobs, safe_level(quiet_jobs))
 
     def due(self, seen: int) -> bool:
         """Whether it is to be taken anew, with so many residuals seen."""
-        return seen >= self._next
+        return seen >= self.next
 
     def take(self, seen: int, gains: FloatArray, runs: IntArray, seed: int) -> None:
         """Take it anew."""
-        self._next = min(seen * GROWTH, seen + EVERY)
+        self.next = min(seen * GROWTH, seen + EVERY)
         if len(gains) >= FEW:
-            safe = safe_level(self._quiet_jobs)
-            permuted = permuted_level(gains, runs, self._quiet_jobs, seed)
+            safe = safe_level(self.quiet_jobs)
+            permuted = permuted_level(gains, runs, self.quiet_jobs, seed)
             self.level = min(max(safe, permuted), HIGHEST * safe)
-
-    def dump(self) -> list[float]:
-        """State as JSON values."""
-        return [self.level, self._next, self._quiet_jobs]

@@ -11,17 +11,18 @@ looked at for parameters; contexts are nobody's choice.
 
 import math
 import zlib
-from collections import deque
 from collections.abc import Iterable, Mapping
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import msgspec
+from msgspec import field
 
 from tunerd.core.drift.shiryaev_roberts import Moment
 from tunerd.core.observation import Value
+from tunerd.core.saved_state import SavedState
 
-__all__ = ["CovariateShift", "CovariateShiftDetector", "MonitoredFeature"]
+__all__ = ["CovariateShift", "CovariateShiftDetector"]
 
 LATEST = 200
 LOOK_EVERY = 50
@@ -47,17 +48,16 @@ ENOUGH = 300
 _MARK = msgspec.json.Encoder(order="deterministic").encode
 
 
-class MonitoredFeature(NamedTuple):
-    """What is looked at."""
-
-    group: Literal["context", "parameter"]
-    name: str
+Group = Literal["context", "parameter"]
+"""Whose features are looked at together, because the same jobs count for them."""
 
 
 class CovariateShift(NamedTuple):
     """What was found."""
 
-    feature: MonitoredFeature
+    group: Group
+    name: str
+    """Of the feature or parameter."""
     value: Value
     """The new one; None where shares moved."""
     moved: float
@@ -65,33 +65,35 @@ class CovariateShift(NamedTuple):
     since: Moment
 
 
-class _ValueDistribution:
+class _ValueDistribution(SavedState):
     """One feature. Values are kept by a code; those beyond the first :data:`MOST_VALUES` share
     :data:`OTHERS` codes."""
 
-    def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
-        self.latest: deque[int] = deque()
-        self.before = [0.0] * (MOST_VALUES + OTHERS)
-        self.looks = [0.0, 0.0, 0.0]
-        """Windows looked at, mean and mean square deviation of their distance."""
-        self.fresh: dict[int, list[float]] = {}
-        """Values first seen lately: their jobs, the number of the first, its moment."""
+    codes: dict[str, int] = field(default_factory=dict)
+    latest: list[int] = field(default_factory=list)
+    before: list[float] = field(default_factory=list)
+    """By code, as far as there are any."""
+    looks: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    """Windows looked at, mean and mean square deviation of their distance."""
+    fresh: dict[int, list[float]] = field(default_factory=dict)
+    """Values first seen lately: their jobs, the number of the first, its moment."""
 
     def see(self, mark: str, number: int, at: Moment) -> None:
         """Take in the value of a job."""
         code = self.codes.get(mark)
         if code is None and len(self.codes) < MOST_VALUES:
             code = self.codes[mark] = len(self.codes)
+            self.before.append(0.0)
             if number >= ENOUGH:
                 self.fresh[code] = [0.0, float(number), float(at[0]), at[1]]
         elif code is None:
             code = MOST_VALUES + zlib.crc32(mark.encode()) % OTHERS
+            self.before += [0.0] * (MOST_VALUES + OTHERS - len(self.before))
         if code in self.fresh:
             self.fresh[code][0] += 1.0
         self.latest.append(code)
         if len(self.latest) > LATEST:
-            self.before[self.latest.popleft()] += 1.0
+            self.before[self.latest.pop(0)] += 1.0
         if number % LOOK_EVERY == 0:  # once for as many jobs
             keep = (1.0 - 1.0 / BEFORE) ** LOOK_EVERY
             self.before = [jobs * keep for jobs in self.before]
@@ -157,57 +159,34 @@ class _ValueDistribution:
             counts[code] += 1
         return counts
 
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values."""
-        return {
-            "codes": list(self.codes),
-            "latest": list(self.latest),
-            "before": {str(i): jobs for i, jobs in enumerate(self.before) if jobs},
-            "looks": list(self.looks),
-            "fresh": [[code, *counts] for code, counts in self.fresh.items()],
-        }
 
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "_ValueDistribution":
-        """Build from what :meth:`dump` gave."""
-        shares = cls()
-        shares.codes = {mark: code for code, mark in enumerate(state["codes"])}
-        shares.latest.extend(state["latest"])
-        for i, jobs in state["before"].items():
-            shares.before[int(i)] = jobs
-        shares.looks = list(state["looks"])
-        shares.fresh = {code: counts for code, *counts in state["fresh"]}
-        return shares
-
-
-class _FeatureGroup:
-    """Features that are looked at together, because the same jobs count for them."""
-
-    def __init__(self, features: Iterable[MonitoredFeature]) -> None:
-        self.shares = {feature: _ValueDistribution() for feature in features}
-        self.jobs = 0
-        self.quiet_until = 0
-        """Number of the job up to which a shift that was told explains what comes."""
-        self.moments: deque[Moment] = deque(maxlen=LATEST)
+class _FeatureGroup(SavedState):
+    group: Group
+    shares: dict[str, _ValueDistribution]
+    jobs: int = 0
+    quiet_until: int = 0
+    """Number of the job up to which a shift that was told explains what comes."""
+    moments: list[Moment] = field(default_factory=list)
 
     def see(
-        self, values: Mapping[MonitoredFeature, Value], at: Moment, beyond: float, *, live: bool
+        self, values: Mapping[str, Value], at: Moment, beyond: float, *, live: bool
     ) -> CovariateShift | None:
         """Take in a job; returns the change that it completes, if any."""
         self.jobs += 1
-        self.moments.append(at)
+        self.moments = [*self.moments[1 - LATEST :], at]
         shifts: list[CovariateShift] = []
-        for feature, shares in self.shares.items():
-            shares.see(_MARK(values.get(feature)).decode(), self.jobs, at)
+        for name, shares in self.shares.items():
+            shares.see(_MARK(values.get(name)).decode(), self.jobs, at)
             if new := shares.new(self.jobs):
-                shifts.append(CovariateShift(feature, shares.value(new[0]), new[2], new[1]))
+                value = shares.value(new[0])
+                shifts.append(CovariateShift(self.group, name, value, new[2], new[1]))
         if self.jobs % LOOK_EVERY == 0 and self.jobs >= max(2 * LATEST, self.quiet_until):
             moved = [(shares.look(beyond), name) for name, shares in self.shares.items()]
             known = [(distance, name) for distance, name in moved if distance is not None]
             if known and not shifts:
-                distance, feature = max(known, key=lambda pair: pair[0])
-                since = self.moments[self.shares[feature].since()]
-                shifts.append(CovariateShift(feature, None, distance, since))
+                distance, name = max(known, key=lambda pair: pair[0])
+                since = self.moments[self.shares[name].since()]
+                shifts.append(CovariateShift(self.group, name, None, distance, since))
         if not shifts or not live:
             return None
         # What comes with it (the batch sizes of the new model) is part of it.
@@ -216,56 +195,46 @@ class _FeatureGroup:
             shares.settle()
         return shifts[0]
 
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values."""
-        return {
-            "jobs": self.jobs,
-            "quiet_until": self.quiet_until,
-            "moments": [list(moment) for moment in self.moments],
-            "shares": {feature.name: moment.dump() for feature, moment in self.shares.items()},
-        }
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Become what gave ``state``."""
-        self.jobs, self.quiet_until = state["jobs"], state["quiet_until"]
-        self.moments.extend((int(sequence), float(at)) for sequence, at in state["moments"])
-        for feature in self.shares:
-            self.shares[feature] = _ValueDistribution.load(state["shares"][feature.name])
-
-
-class CovariateShiftDetector:
+class CovariateShiftDetector(SavedState):
     """All features of a study. Bounded; part of the watch's state."""
 
-    def __init__(self, features: Iterable[MonitoredFeature], quiet_jobs: float) -> None:
-        self.features = tuple(features)[:MOST_FEATURES]
-        self._groups: dict[str, _FeatureGroup] = {
-            group: _FeatureGroup(feature for feature in self.features if feature.group == group)
-            for group in ("context", "parameter")
-        }
-        looks = max(quiet_jobs / LOOK_EVERY * len(self.features), 10.0)
-        self._beyond = WIDER * NormalDist().inv_cdf(1.0 - 1.0 / looks)
+    context: _FeatureGroup
+    parameter: _FeatureGroup
+    beyond: float
+    """Standard deviations at which a window is unlike all others."""
+
+    @classmethod
+    def of(cls, features: Iterable[str], parameters: Iterable[str], quiet_jobs: float) -> Self:
+        """Nothing was seen yet."""
+        context = list(features)[:MOST_FEATURES]
+        parameter = list(parameters)[: MOST_FEATURES - len(context)]
+        looks = max(quiet_jobs / LOOK_EVERY * len(context + parameter), 10.0)
+        return cls(
+            _FeatureGroup("context", {name: _ValueDistribution() for name in context}),
+            _FeatureGroup("parameter", {name: _ValueDistribution() for name in parameter}),
+            WIDER * NormalDist().inv_cdf(1.0 - 1.0 / looks),
+        )
 
     def see(
-        self, values: Mapping[MonitoredFeature, Value], at: Moment, *, own: bool, live: bool
+        self,
+        context: Mapping[str, Value],
+        config: Mapping[str, Value],
+        at: Moment,
+        *,
+        own: bool,
+        live: bool,
     ) -> list[CovariateShift]:
         """Take in a job.
 
         Args:
-            values: of each feature.
+            context: what it was.
+            config: what it ran.
             at: which job it is.
             own: whether people chose its configuration, and not tunerd.
             live: False for one that was imported: it is the past against which others are held.
         """
-        shifts = [self._groups["context"].see(values, at, self._beyond, live=live)]
+        shifts = [self.context.see(context, at, self.beyond, live=live)]
         if own:
-            shifts.append(self._groups["parameter"].see(values, at, self._beyond, live=live))
+            shifts.append(self.parameter.see(config, at, self.beyond, live=live))
         return [shift for shift in shifts if shift is not None]
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values."""
-        return {name: group.dump() for name, group in self._groups.items()}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Become what gave ``state``."""
-        for name, group in self._groups.items():
-            group.load(state[name])

@@ -10,7 +10,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from msgspec import field
+
 from tunerd.core.drift.context_monitor import FAILURE_ALTERNATIVES, ConfigLevel, FailureOutcome
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["FailureCalibration", "failing_places", "failure_gains", "more_fail"]
 
@@ -31,12 +34,11 @@ WEIGHT = 1.0
 """Jobs that the model's word counts as beside a configuration's own."""
 
 
-class FailureCalibration:
+class FailureCalibration(SavedState):
     """How chances to fail that were told compare with what came. Bounded."""
 
-    def __init__(self) -> None:
-        self._bins = [[0.0, 0.0] for _ in range(2 * BINS)]
-        """Jobs and their failures, by what was told: first jobs of a configuration, then others."""
+    bins: list[list[float]] = field(default_factory=lambda: [[0.0, 0.0] for _ in range(2 * BINS)])
+    """Jobs and their failures, by what was told: first jobs of a configuration, then others."""
 
     def chance(self, cell: ConfigLevel | None, feasible: float | None) -> tuple[float, int]:
         """Chance to fail of a job, and what it was told by."""
@@ -47,14 +49,14 @@ class FailureCalibration:
             probability = (cell.failed + WEIGHT * probability) / (weight + WEIGHT)
         probability = min(max(probability, LEAST), MOST)
         place = _bin(probability) + (0 if first else BINS)
-        jobs, failed = self._bins[place]
+        jobs, failed = self.bins[place]
         return min(max((failed + PRIOR * probability) / (jobs + PRIOR), LEAST), MOST), place
 
     @property
     def usual(self) -> float:
         """Share of all jobs that failed."""
-        jobs = sum(totals[0] for totals in self._bins)
-        return (sum(totals[1] for totals in self._bins) + 0.5) / (jobs + 5.0)
+        jobs = sum(totals[0] for totals in self.bins)
+        return (sum(totals[1] for totals in self.bins) + 0.5) / (jobs + 5.0)
 
     @staticmethod
     def of_context(chance: float, failures: list[float]) -> float:
@@ -73,23 +75,12 @@ class FailureCalibration:
 
     def learn(self, place: int, *, failed: bool) -> None:
         """Take in what came."""
-        bin_ = self._bins[place]
+        bin_ = self.bins[place]
         if bin_[0] >= MEMORY:
             bin_[1] *= (MEMORY - 1.0) / bin_[0]
             bin_[0] = MEMORY - 1.0
         bin_[0] += 1.0
         bin_[1] += failed
-
-    def dump(self) -> list[list[float]]:
-        """State as JSON values."""
-        return [list(bin_) for bin_ in self._bins]
-
-    @classmethod
-    def load(cls, state: list[list[float]]) -> "FailureCalibration":
-        """Build from what :meth:`dump` gave."""
-        failures = cls()
-        failures._bins = [list(bin_) for bin_ in state]
-        return failures
 
 
 def _log_odds(chance: float) -> float:

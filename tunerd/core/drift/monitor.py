@@ -8,13 +8,13 @@ for what permuting history does not show (work that hangs together over hours).
 """
 
 import zlib
-from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
+from msgspec import field
 from msgspec.structs import replace
 
 from tunerd.core.drift.alarms import Drift, DriftRecovery, DriftUpdate, Kind, drift_id
@@ -25,11 +25,7 @@ from tunerd.core.drift.context_monitor import (
     ContextMonitor,
     FailureOutcome,
 )
-from tunerd.core.drift.covariate_shift import (
-    CovariateShift,
-    CovariateShiftDetector,
-    MonitoredFeature,
-)
+from tunerd.core.drift.covariate_shift import CovariateShift, CovariateShiftDetector
 from tunerd.core.drift.failure_rate import (
     FailureCalibration,
     failing_places,
@@ -40,6 +36,7 @@ from tunerd.core.drift.rank_shift import RankShiftDetector, order_gains
 from tunerd.core.drift.residuals import CHOSEN, ResidualScaler
 from tunerd.core.drift.shiryaev_roberts import Moment, ShiryaevRoberts
 from tunerd.core.observation import Scalar, Value
+from tunerd.core.saved_state import SavedState
 from tunerd.core.study import Study
 
 if TYPE_CHECKING:
@@ -91,30 +88,44 @@ class MonitoredContext(Protocol):
     watched: ContextMonitor
 
 
-class DriftMonitor:
-    """See the module."""
+class DriftMonitor(SavedState):
+    """See the module. Saved with the study; what it remembers of contexts is saved with these."""
 
-    def __init__(self, study: Study) -> None:
-        self.study = study
+    study: str
+    linear: bool
+    """Whether scores may lie on both sides of 0."""
+    seed: int
+    order: RankShiftDetector
+    inputs: CovariateShiftDetector
+    levels: dict[str, AlarmThreshold]
+    active: list[DriftRecovery] = field(default_factory=list)
+    """Drifts that are not over."""
+    scales: ResidualScaler = field(default_factory=ResidualScaler)
+    speed: ShiryaevRoberts = field(default_factory=lambda: ShiryaevRoberts.of(len(STUDY)))
+    failing: ShiryaevRoberts = field(
+        default_factory=lambda: ShiryaevRoberts.of(FAILURE_ALTERNATIVES)
+    )
+    failures: FailureCalibration = field(default_factory=FailureCalibration)
+    votes: list[tuple[int, int, float, float]] = field(default_factory=list)
+    """Sequence, context, vote and leaning vote."""
+    seen: int = 0
+    """Votes so far."""
+    chances: list[tuple[float, bool]] = field(default_factory=list)
+    outcomes: int = 0
+
+    @classmethod
+    def of(cls, study: Study) -> Self:
+        """Nothing was seen yet."""
         budget = study.drift.quiet_jobs * SHARES * KEPT_BACK
-        self.active: list[DriftRecovery] = []
-        """Drifts that are not over."""
-        self._seed = study.predictor.seed
-        self._scales = ResidualScaler()
-        self._speed = ShiryaevRoberts.of(len(STUDY))
-        self._failing = ShiryaevRoberts.of(FAILURE_ALTERNATIVES)
-        self._order = RankShiftDetector([parameter.name for parameter in study.parameters])
-        self._failures = FailureCalibration()
-        self._inputs = CovariateShiftDetector(_features(study), budget)
-        self._votes: deque[tuple[int, int, float, float]] = deque(maxlen=KEPT)
-        """Sequence, context, vote and leaning vote."""
-        self._seen = 0
-        """Votes so far."""
-        self._chances: deque[tuple[float, bool]] = deque(maxlen=KEPT)
-        self._outcomes = 0
-        self._levels = {
-            name: AlarmThreshold(budget) for name in ("here", "study", "order", "failing")
-        }
+        parameters = [parameter.name for parameter in study.parameters]
+        return cls(
+            study.name,
+            study.objective.scale == "linear",
+            study.predictor.seed,
+            RankShiftDetector.of(parameters),
+            CovariateShiftDetector.of((f.name for f in study.context), parameters, budget),
+            {name: AlarmThreshold.of(budget) for name in ("here", "study", "order", "failing")},
+        )
 
     def see(
         self,
@@ -177,28 +188,27 @@ class DriftMonitor:
             predicted = (outcome.predicted, (outcome.high - outcome.low) / 2.0)
         off = None
         if here.jobs >= 3:
-            off = (outcome.score - here.mean) / self._scales.noise(here)
+            off = (outcome.score - here.mean) / self.scales.noise(here)
         # While predictions are known to be off they tell nothing of the next change.
         doubtful = _chosen(one) or bool(self.concerning(one.context_key))
-        vote = self._scales.judge(
+        vote = self.scales.judge(
             here, outcome.config_id[:NAME], outcome.score, predicted, at, chosen=doubtful
         )
         lean = None if vote is None else vote.lean
-        order = self._order.see(ran.config, off, lean, at)
+        order = self.order.see(ran.config, off, lean, at)
         if vote is None:
             return []
-        self._seen += 1
-        self._votes.append(
-            (one.sequence, _crc(one.context_key), round(vote.u, 4), round(vote.lean, 4))
-        )
+        self.seen += 1
+        own = (one.sequence, _crc(one.context_key), round(vote.u, 4), round(vote.lean, 4))
+        self.votes = [*self.votes[1 - KEPT :], own]
         small = max(-STUDY_CLIP, min(vote.u, STUDY_CLIP))
-        study = self._speed.add(_speed_gains(small, STUDY), at)
+        study = self.speed.add(_speed_gains(small, STUDY), at)
         context = here.speed.add(_speed_gains(vote.u, HERE), at)
-        if context > self._levels["here"].level:
+        if context > self.levels["here"].level:
             return [self._slower_here(one, here)]
-        if order > self._levels["order"].level:
+        if order > self.levels["order"].level:
             return [self._other_order(one, places)]
-        if study > self._levels["study"].level:
+        if study > self.levels["study"].level:
             return self._slower_everywhere(one, places)
         return []
 
@@ -209,7 +219,7 @@ class DriftMonitor:
         moved, level = here.moved(since[0]) or (None, None)
         self._forget_votes(since[0], {_crc(one.context_key)})
         here.begin_again(since[0], moved)
-        self._speed.reset()
+        self.speed.reset()
         return self._drift(
             "speed",
             one,
@@ -223,10 +233,10 @@ class DriftMonitor:
         self, one: "PrequentialRecord", places: Mapping[str, MonitoredContext]
     ) -> list[Drift]:
         """The study as a whole moved: in all contexts, or in those that lean most."""
-        since = self._speed.since
-        sign = 1.0 if STUDY[self._speed.best] > 0 else -1.0
+        since = self.speed.since
+        sign = 1.0 if STUDY[self.speed.best] > 0 else -1.0
         votes: dict[int, list[float]] = {}
-        for sequence, context, u, _ in self._votes:
+        for sequence, context, u, _ in self.votes:
             if sequence >= since[0]:
                 votes.setdefault(context, []).append(sign * u)
         leaning = [key for key, us in votes.items() if fmean(us) > 0.0]
@@ -243,7 +253,7 @@ class DriftMonitor:
         for key in named:
             moved, _ = moves[key] or (usual or 0.0, None)
             places[key].watched.begin_again(since[0], moved)
-        self._speed.reset()
+        self.speed.reset()
         contexts = () if everywhere else tuple(sorted(named))
         level = self._share_of(level, [places[key].watched for key in named])
         return [self._drift("speed", one, since, contexts=contexts, moved=usual, level=level)]
@@ -251,7 +261,7 @@ class DriftMonitor:
     def _share_of(self, level: float | None, heres: Sequence[ContextMonitor]) -> float | None:
         """The level that a move is told as a share of; None where it is none, for a linear
         objective lies on both sides of 0 in these contexts."""
-        if self.study.objective.scale != "linear":
+        if not self.linear:
             return level
         scores = [recent.score for here in heres for recent in here.lately]
         return None if min(scores) < 0.0 < max(scores) else level
@@ -259,12 +269,12 @@ class DriftMonitor:
     def _other_order(
         self, one: "PrequentialRecord", places: Mapping[str, MonitoredContext]
     ) -> Drift:
-        since, parameter = self._order.rise.since, self._order.parameter
+        since, parameter = self.order.rise.since, self.order.parameter
         self._forget_votes(since[0], None)
         for place in places.values():
             place.watched.begin_again(since[0], None)
-        self._speed.reset()
-        self._order.forget()
+        self.speed.reset()
+        self.order = RankShiftDetector.of(self.order.effects)  # learned anew
         return self._drift("ranks", one, since, parameter=parameter)
 
     def _look_at_failures(
@@ -278,36 +288,36 @@ class DriftMonitor:
         if outcome.ran is None:
             return []
         cell = here.cell(outcome.config_id[:NAME])
-        chance, place = self._failures.chance(cell, outcome.feasible)
+        chance, place = self.failures.chance(cell, outcome.feasible)
         failed = not outcome.ran
         # What was chosen for what is expected of it falls short of it more often than not.
         doubtful = _chosen(one) and cell.ran + cell.failed < CHOSEN
         usual, here.failures = (
             here.failures,
-            self._failures.learn_context(here.failures, chance, failed=failed),
+            self.failures.learn_context(here.failures, chance, failed=failed),
         )
-        chance = self._failures.of_context(chance, usual)
-        self._failures.learn(place, failed=failed)
+        chance = self.failures.of_context(chance, usual)
+        self.failures.learn(place, failed=failed)
         cell.ran += outcome.ran
         cell.failed += failed
-        self._outcomes += 1
-        if self._outcomes <= 50 or doubtful:
+        self.outcomes += 1
+        if self.outcomes <= 50 or doubtful:
             return []
-        self._chances.append((chance, failed))
+        self.chances = [*self.chances[1 - KEPT :], (chance, failed)]
         here.ended(FailureOutcome(one.sequence, round(chance, 4), failed))
         gains = failure_gains(chance, failed=failed)
-        level = self._levels["failing"].level
-        study, context = self._failing.add(gains, at), here.failing.add(gains, at)
+        level = self.levels["failing"].level
+        study, context = self.failing.add(gains, at), here.failing.add(gains, at)
         if max(study, context) <= level:
             return []
         local = context > level
-        since = (here.failing if local else self._failing).since
+        since = (here.failing if local else self.failing).since
         concerned = [one.context_key] if local else list(places)
         came = {key: places[key].watched.came(since[0]) for key in concerned}
         contexts = tuple(concerned if local else sorted(failing_places(came)))
         concerned = list(contexts) or concerned
         moved = more_fail(job for key in concerned for job in came[key])
-        self._failing.reset()
+        self.failing.reset()
         for key in concerned:
             places[key].watched.failing.reset()
         for following in self.active:
@@ -319,23 +329,19 @@ class DriftMonitor:
     def _look_at_inputs(
         self, one: "PrequentialRecord", ran: MonitoredJob, at: Moment
     ) -> list[Drift]:
-        values: dict[MonitoredFeature, Value] = {
-            feature: (ran.context if feature.group == "context" else ran.config).get(feature.name)
-            for feature in self._inputs.features
-        }
         own = one.outcome.following in (None, "unasked", "ignored") and one.outcome.ran_as is None
-        shifts = self._inputs.see(values, at, own=own, live=not one.history)
+        shifts = self.inputs.see(ran.context, ran.config, at, own=own, live=not one.history)
         return [self._shifted(one, shift) for shift in shifts]
 
     def _shifted(self, one: "PrequentialRecord", shift: CovariateShift) -> Drift:
-        context = shift.feature.group == "context"
+        context = shift.group == "context"
         value = shift.value if not isinstance(shift.value, list) else str(shift.value)
         return self._drift(
             "inputs",
             one,
             shift.since,
-            feature=shift.feature.name if context else None,
-            parameter=None if context else shift.feature.name,
+            feature=shift.name if context else None,
+            parameter=None if context else shift.name,
             value=value,
             moved=shift.moved,
         )
@@ -369,7 +375,7 @@ class DriftMonitor:
             moved=moved,
             level=level,
         )
-        name = drift_id(self.study.name, kind, drift.place, one.sequence)
+        name = drift_id(self.study, kind, drift.place, one.sequence)
         return replace(drift, drift_id=name)
 
     def _noted(self, drift: Drift, one: "PrequentialRecord") -> DriftUpdate:
@@ -418,7 +424,7 @@ class DriftMonitor:
                     why = f"Predictions hold again: {sum(held)} of the last {LAST} jobs in bands."
             elif drift.kind == "failures" and following.jobs >= least:
                 own = [places[key].watched.failing for key in drift.contexts]
-                if all(rise.quiet for rise in own or [self._failing]):
+                if all(rise.quiet for rise in own or [self.failing]):
                     why = "No more jobs fail than is expected of what they run."
             if why:
                 self.active.remove(following)
@@ -429,77 +435,30 @@ class DriftMonitor:
 
     def _forget_votes(self, since: int, contexts: set[int] | None) -> None:
         """What came after a change tells nothing about quiet times."""
-        kept = [
+        self.votes = [
             vote
-            for vote in self._votes
+            for vote in self.votes
             if vote[0] < since or (contexts is not None and vote[1] not in contexts)
         ]
-        self._votes = deque(kept, maxlen=KEPT)
 
     def _calibrate(self) -> None:
-        if self._votes and self._levels["here"].due(self._seen):
-            u = np.array([vote[2] for vote in self._votes])
+        if self.votes and self.levels["here"].due(self.seen):
+            u = np.array([vote[2] for vote in self.votes])
             u -= u.mean()  # what moves slowly is no reason to become deaf to it
-            lean = np.array([vote[3] for vote in self._votes])
-            runs = np.array([vote[1] for vote in self._votes], np.int64)
+            lean = np.array([vote[3] for vote in self.votes])
+            runs = np.array([vote[1] for vote in self.votes], np.int64)
             still = np.zeros(len(u), np.int64)
             small = np.clip(u, -STUDY_CLIP, STUDY_CLIP)
-            self._levels["here"].take(self._seen, _gains(u, HERE), runs, self._seed)
-            self._levels["study"].take(self._seen, _gains(small, STUDY), still, self._seed)
+            self.levels["here"].take(self.seen, _gains(u, HERE), runs, self.seed)
+            self.levels["study"].take(self.seen, _gains(small, STUDY), still, self.seed)
             both = np.concatenate([lean, -lean])
             order = np.array([order_gains(gain) for gain in both.tolist()]).reshape(len(both), -1)
-            self._levels["order"].take(self._seen, order, np.concatenate([runs, runs]), self._seed)
-        if self._chances and self._levels["failing"].due(self._outcomes):
-            gains = [failure_gains(chance, failed=failed) for chance, failed in self._chances]
+            self.levels["order"].take(self.seen, order, np.concatenate([runs, runs]), self.seed)
+        if self.chances and self.levels["failing"].due(self.outcomes):
+            gains = [failure_gains(chance, failed=failed) for chance, failed in self.chances]
             rows = np.array(gains).reshape(len(gains), -1)
             still = np.zeros(len(gains), np.int64)
-            self._levels["failing"].take(self._outcomes, rows, still, self._seed)
-
-    # -- keeping ----------------------------------------------------------------------------
-
-    def dump(self) -> dict[str, Any]:
-        """Everything but what is kept with contexts, as JSON values."""
-        return {
-            "active": [recovery.dump() for recovery in self.active],
-            "scales": self._scales.dump(),
-            "speed": self._speed.dump(),
-            "failing": self._failing.dump(),
-            "order": self._order.dump(),
-            "failures": self._failures.dump(),
-            "inputs": self._inputs.dump(),
-            "votes": [list(recovery) for recovery in self._votes],
-            "seen": self._seen,
-            "chances": [list(recovery) for recovery in self._chances],
-            "outcomes": self._outcomes,
-            "levels": {name: recovery.dump() for name, recovery in self._levels.items()},
-        }
-
-    @classmethod
-    def load(cls, study: Study, state: Mapping[str, Any]) -> "DriftMonitor":
-        """Build from what :meth:`dump` gave."""
-        watch = cls(study)
-        watch.active = [DriftRecovery.load(recovery) for recovery in state["active"]]
-        watch._scales = ResidualScaler.load(state["scales"])
-        watch._speed = ShiryaevRoberts.load(state["speed"])
-        watch._failing = ShiryaevRoberts.load(state["failing"])
-        watch._order = RankShiftDetector.load(watch._order.parameters, state["order"])
-        watch._failures = FailureCalibration.load(state["failures"])
-        watch._inputs.load(state["inputs"])
-        watch._votes.extend((int(s), int(c), float(u), float(o)) for s, c, u, o in state["votes"])
-        watch._seen, watch._outcomes = state["seen"], state["outcomes"]
-        watch._chances.extend((float(chance), bool(failed)) for chance, failed in state["chances"])
-        budget = study.drift.quiet_jobs * SHARES * KEPT_BACK
-        watch._levels = {
-            name: AlarmThreshold(budget, level) for name, level in state["levels"].items()
-        }
-        return watch
-
-
-def _features(study: Study) -> list[MonitoredFeature]:
-    return [
-        *(MonitoredFeature("context", feature.name) for feature in study.context),
-        *(MonitoredFeature("parameter", parameter.name) for parameter in study.parameters),
-    ]
+            self.levels["failing"].take(self.outcomes, rows, still, self.seed)
 
 
 def _chosen(one: "PrequentialRecord") -> bool:

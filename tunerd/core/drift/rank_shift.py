@@ -10,13 +10,14 @@ for the parameter concerned.
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 import msgspec
 
 from tunerd.core.drift.shiryaev_roberts import Moment, ShiryaevRoberts
 from tunerd.core.observation import Value
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["ORDER_ALTERNATIVES", "RankShiftDetector", "order_gains"]
 
@@ -34,17 +35,22 @@ SMALLEST = 0.5
 _MARK = msgspec.json.Encoder(order="deterministic").encode
 
 
-class RankShiftDetector:
+class RankShiftDetector(SavedState):
     """One study's. Bounded; part of the watch's state."""
 
-    def __init__(self, parameters: Sequence[str]) -> None:
-        self.parameters = tuple(parameters)[:MOST_PARAMETERS]
-        self._effects: dict[str, dict[str, list[float]]] = {name: {} for name in self.parameters}
-        """Parameter → value → jobs and mean distance from their context's mean, in noises."""
-        self._size = dict.fromkeys(self.parameters, 0.0)
-        """Mean size of a parameter's effect over jobs."""
-        self._jobs = 0.0
-        self.rise = ShiryaevRoberts.of(len(self.parameters) * len(ORDER_ALTERNATIVES))
+    effects: dict[str, dict[str, list[float]]]
+    """Parameter → value → jobs and mean distance from their context's mean, in noises."""
+    size: dict[str, float]
+    """Mean size of a parameter's effect over jobs."""
+    rise: ShiryaevRoberts
+    jobs: float = 0.0
+
+    @classmethod
+    def of(cls, parameters: Iterable[str]) -> Self:
+        """Nothing was seen yet."""
+        watched = list(parameters)[:MOST_PARAMETERS]
+        rise = ShiryaevRoberts.of(len(watched) * len(ORDER_ALTERNATIVES))
+        return cls({name: {} for name in watched}, dict.fromkeys(watched, 0.0), rise)
 
     def see(
         self, config: Mapping[str, Value], off: float | None, lean: float | None, at: Moment
@@ -58,7 +64,7 @@ class RankShiftDetector:
             lean: its leaning error; None where it says nothing.
             at: which job it is.
         """
-        marks = {name: _mark(config.get(name)) for name in self.parameters}
+        marks = {name: _mark(config.get(name)) for name in self.effects}
         level = -math.inf
         if lean is not None:
             level = self.rise.add(self._gains(marks, lean), at)
@@ -69,27 +75,22 @@ class RankShiftDetector:
     @property
     def parameter(self) -> str:
         """The one with most behind it."""
-        return self.parameters[self.rise.best // len(ORDER_ALTERNATIVES)]
-
-    def forget(self) -> None:
-        """Learn effects anew."""
-        self.__init__(self.parameters)  # type: ignore[misc]
+        return list(self.effects)[self.rise.best // len(ORDER_ALTERNATIVES)]
 
     def _gains(self, marks: Mapping[str, str], lean: float) -> list[float]:
         gains: list[float] = []
-        for name in self.parameters:
-            jobs, effect = self._effects[name].get(marks[name], (0.0, 0.0))
+        for name, values in self.effects.items():
+            jobs, effect = values.get(marks[name], (0.0, 0.0))
             weight = 0.0
             if jobs >= ENOUGH and abs(effect) >= SMALLEST:
-                weight = max(-LARGEST, min(effect / max(self._size[name], 1e-9), LARGEST))
+                weight = max(-LARGEST, min(effect / max(self.size[name], 1e-9), LARGEST))
             against = -weight * lean
             gains += [d * against - 0.5 * (d * weight) ** 2 for d in ORDER_ALTERNATIVES]
         return gains
 
     def _learn(self, marks: Mapping[str, str], off: float) -> None:
-        self._jobs = min(self._jobs + 1.0, MEMORY)
-        for name in self.parameters:
-            values = self._effects[name]
+        self.jobs = min(self.jobs + 1.0, MEMORY)
+        for name, values in self.effects.items():
             effect = values.get(marks[name])
             if effect is None:
                 if len(values) >= MOST_VALUES:
@@ -97,30 +98,7 @@ class RankShiftDetector:
                 effect = values[marks[name]] = [0.0, 0.0]
             effect[0] = min(effect[0] + 1.0, MEMORY)
             effect[1] += (off - effect[1]) / effect[0]
-            self._size[name] += (abs(effect[1]) - self._size[name]) / self._jobs
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values."""
-        return {
-            "effects": {
-                name: {mark: list(effect) for mark, effect in values.items()}
-                for name, values in self._effects.items()
-            },
-            "size": dict(self._size),
-            "jobs": self._jobs,
-            "rise": self.rise.dump(),
-        }
-
-    @classmethod
-    def load(cls, parameters: Sequence[str], state: Mapping[str, Any]) -> "RankShiftDetector":
-        """Build from what :meth:`dump` gave."""
-        order = cls(parameters)
-        for name in order.parameters:
-            order._effects[name] = {k: list(v) for k, v in state["effects"][name].items()}
-            order._size[name] = state["size"][name]
-        order._jobs = state["jobs"]
-        order.rise = ShiryaevRoberts.load(state["rise"])
-        return order
+            self.size[name] += (abs(effect[1]) - self.size[name]) / self.jobs
 
 
 def order_gains(lean: float) -> list[float]:

@@ -10,11 +10,13 @@ Scales start by themselves and are held against outliers; nothing is said before
 """
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import field
 
 from tunerd.core.drift.context_monitor import ContextMonitor
 from tunerd.core.drift.shiryaev_roberts import Moment
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["CHOSEN", "CLIP", "ResidualScaler", "StandardizedResidual"]
 
@@ -49,8 +51,7 @@ class StandardizedResidual(NamedTuple):
     repeat: bool
 
 
-@dataclass(slots=True)
-class _RunningScale:
+class _RunningScale(SavedState, array_like=True):
     """Mean absolute size, as a standard deviation."""
 
     jobs: float = 0.0
@@ -67,13 +68,12 @@ class _RunningScale:
         self.size += (error - self.size) / self.jobs
 
 
-class ResidualScaler:
+class ResidualScaler(SavedState):
     """The study's scales. Bounded; part of the watch's state."""
 
-    def __init__(self) -> None:
-        self._repeat = _RunningScale()
-        self._first = _RunningScale()
-        self._scores = _RunningScale()
+    repeat: _RunningScale = field(default_factory=_RunningScale)
+    first: _RunningScale = field(default_factory=_RunningScale)
+    scores: _RunningScale = field(default_factory=_RunningScale)
 
     def judge(
         self,
@@ -107,10 +107,10 @@ class ResidualScaler:
         elif predicted is not None:
             z = (score - predicted[0]) / max(predicted[1], TINY)
             vote = None if chosen else self._seen_first(here, z)
-            if not chosen and self._first.jobs >= ENOUGH_FIRST:
+            if not chosen and self.first.jobs >= ENOUGH_FIRST:
                 cell.weight, cell.level = self._trust(predicted[1]), predicted[0]
         if here.jobs:
-            self._scores.learn(abs(score - here.mean), ENOUGH_REPEATS)
+            self.scores.learn(abs(score - here.mean), ENOUGH_REPEATS)
         cell.learn(score)
         here.scored(name, score, at)
         if vote is None:
@@ -122,10 +122,10 @@ class ResidualScaler:
     ) -> tuple[float, bool] | None:
         error /= math.sqrt(1.0 + 1.0 / weight)
         u = None
-        if self._repeat.jobs >= ENOUGH_REPEATS:
+        if self.repeat.jobs >= ENOUGH_REPEATS:
             u = error / self.noise(here)
-        self._repeat.learn(abs(error), ENOUGH_REPEATS)
-        held = max(min(error, CLIP * self._repeat.sd), -CLIP * self._repeat.sd)
+        self.repeat.learn(abs(error), ENOUGH_REPEATS)
+        held = max(min(error, CLIP * self.repeat.sd), -CLIP * self.repeat.sd)
         jobs, squares = here.errors
         if jobs >= MOST_HERE:
             squares *= (MOST_HERE - 1.0) / jobs
@@ -136,46 +136,29 @@ class ResidualScaler:
     def _seen_first(self, here: ContextMonitor, z: float) -> tuple[float, bool] | None:
         u = None
         jobs, mean = here.fresh
-        if self._first.jobs >= ENOUGH_FIRST and here.jobs >= ENOUGH_HERE:
+        if self.first.jobs >= ENOUGH_FIRST and here.jobs >= ENOUGH_HERE:
             # Self-started: less the mean so far, drawn to 0.
-            left = (z / self._first.sd - mean * jobs / (jobs + 2.0)) if self._first.sd > 0 else 0.0
+            left = (z / self.first.sd - mean * jobs / (jobs + 2.0)) if self.first.sd > 0 else 0.0
             u = left * math.sqrt((jobs + 2.0) / (jobs + 3.0))
-        if self._first.sd > 0:
+        if self.first.sd > 0:
             jobs = min(jobs + 1.0, MEMORY)
-            held = max(-CLIP, min(z / self._first.sd, CLIP))
+            held = max(-CLIP, min(z / self.first.sd, CLIP))
             here.fresh = [jobs, mean + (held - mean) / jobs]
-        self._first.learn(abs(z), ENOUGH_FIRST)
+        self.first.learn(abs(z), ENOUGH_FIRST)
         return None if u is None else (max(-CLIP_FIRST, min(u, CLIP_FIRST)), False)
 
     def noise(self, here: ContextMonitor) -> float:
         """Standard deviation of a repeat in a context."""
-        study = self._repeat.sd
+        study = self.repeat.sd
         jobs, squares = here.errors
         own = math.sqrt((PRIOR_HERE * study * study + squares) / (PRIOR_HERE + jobs))
-        return max(own, FLOOR * self._scores.sd, TINY)
+        return max(own, FLOOR * self.scores.sd, TINY)
 
     def _trust(self, spread: float) -> float:
         """Jobs that a prediction is worth as the beginning of a level."""
-        noise = self._repeat.sd**2
-        error = (spread * self._first.sd) ** 2
+        noise = self.repeat.sd**2
+        error = (spread * self.first.sd) ** 2
         return min(max(noise / (error - noise), 0.02), 0.9) if error > noise else 0.9
-
-    def dump(self) -> list[float]:
-        """State as JSON values."""
-        scales = (self._repeat, self._first, self._scores)
-        return [value for scale in scales for value in (scale.jobs, scale.size)]
-
-    @classmethod
-    def load(cls, state: list[float]) -> "ResidualScaler":
-        """Build from what :meth:`dump` gave."""
-        scales = cls()
-        a, b, c, d, e, f = state
-        scales._repeat, scales._first, scales._scores = (
-            _RunningScale(a, b),
-            _RunningScale(c, d),
-            _RunningScale(e, f),
-        )
-        return scales
 
 
 def _leaning(here: ContextMonitor, u: float) -> float:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
-from tunerd.core.evidence.prequential import NamedJob, PrequentialRecord
+from tunerd.core.evidence.prequential import NamedJob, PrequentialRecord, shortened
 from tunerd.core.features.rows import FeatureRows
 from tunerd.core.observation import CorrectedObservation
 from tunerd.core.study import Study
@@ -62,7 +62,7 @@ def muted(
             outcome, entry = record.outcome, record.outcome.entry
             score, level = study.score(job.observation.metrics), levels[record.context_key]
             if entry is not None and score is not None and level is not None:
-                entry = structs.replace(entry, lead=float(f"{score - level:.7g}"))
+                entry = structs.replace(entry, lead=shortened(score - level))
             outcome = structs.replace(outcome, score=None, ran=None, gpu_hours=None, entry=entry)
             record = structs.replace(record, outcome=outcome)
         kept.append(record)

@@ -4,14 +4,11 @@ A searcher goes where the predictor errs in its favour, so that chosen candidate
 predicted of them: the searcher-exploitation gap. The decision takes it off its lower bounds.
 """
 
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from msgspec import field
 
 from tunerd.core.observation import FeasibilityLabel
 from tunerd.core.recommendation import Advice, Kind, Recommendation, candidate_id
-from tunerd.core.saved_state import FrozenState
+from tunerd.core.saved_state import FrozenState, SavedState
 from tunerd.core.study import Study
 
 __all__ = ["MOST_GAIN", "GainCalibration", "PredictedGain", "gained", "promises_of"]
@@ -65,13 +62,12 @@ def gained(study: Study, score: float, reference: float) -> float:
     return min(max(study.gain(score, reference), -MOST_GAIN), MOST_GAIN)
 
 
-@dataclass(slots=True)
-class GainCalibration:
+class GainCalibration(SavedState):
     """The latest promises that a job came of, in all contexts of a study."""
 
-    pairs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LATEST))
+    pairs: list[tuple[float, float]] = field(default_factory=list)
     """(promised, realised) gain over the incumbent of candidates that jobs followed."""
-    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST))
+    gaps: list[float] = field(default_factory=list)
     """Predicted less realised gain of candidates that were chosen by what was predicted of them."""
 
     def compare(
@@ -86,13 +82,16 @@ class GainCalibration:
             return
         if ran is FeasibilityLabel.NO:  # it broke a guard, perhaps, and was fast
             if promise.kind is not Kind.CONFIRM:
-                self.gaps.append(promise.gain + 1.0)  # all was lost
+                self._overrated_by(promise.gain + 1.0)  # all was lost
         elif score is not None:
             realised = gained(study, score, promise.reference)
             if promise.kind is not Kind.EXPLORE:
-                self.pairs.append((promise.gain, realised))
+                self.pairs = [*self.pairs[1 - LATEST :], (promise.gain, realised)]
             if promise.kind is not Kind.CONFIRM:
-                self.gaps.append(promise.gain - realised)
+                self._overrated_by(promise.gain - realised)
+
+    def _overrated_by(self, gap: float) -> None:
+        self.gaps = [*self.gaps[1 - LATEST :], gap]
 
     @property
     def overrated(self) -> float:
@@ -100,15 +99,3 @@ class GainCalibration:
         below 0; drawn to 0 while there are few."""
         worst = [min(max(gap, -MOST_GAP), MOST_GAP) for gap in self.gaps]
         return max(0.0, sum(worst) / (len(worst) + PRIOR_GAPS))
-
-    def dump(self) -> dict[str, object]:
-        """State as JSON values; :meth:`load` gives it back exactly."""
-        return {"gains": [list(pair) for pair in self.pairs], "gaps": list(self.gaps)}
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "GainCalibration":
-        """Build from what :meth:`dump` gave, whatever else is there."""
-        gains = cls()
-        gains.pairs.extend((promised, realised) for promised, realised in state["gains"])
-        gains.gaps.extend(state["gaps"])
-        return gains

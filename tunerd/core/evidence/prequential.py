@@ -38,6 +38,7 @@ __all__ = [
     "TargetPrediction",
     "judge",
     "nobody",
+    "shortened",
 ]
 
 _RAN = {
@@ -244,7 +245,7 @@ def _outcome(
             config_id=config_id,
             tried=tried,
             status=observation.status,
-            score=None if math.isnan(score) else _short(score),
+            score=None if math.isnan(score) else shortened(score),
             ran=_RAN[study.ran(observation)],
             gpu_hours=_gpu_hours(observation),
         ),
@@ -348,8 +349,8 @@ class _JobPredictions:
         return structs.replace(
             outcome,
             predicted=mean,
-            low=_short(mean - half),
-            high=_short(mean + half),
+            low=shortened(mean - half),
+            high=shortened(mean + half),
             feasible=self.feasible[i],
         )
 
@@ -401,14 +402,14 @@ def _gpu_hours(job: Observation) -> float | None:
     if job.gpus is None or job.gpus <= 0 or began is None:
         return None
     hours = (job.finished_at - began).total_seconds() / 3600
-    return _short(job.gpus * hours) if hours > 0 else None
+    return shortened(job.gpus * hours) if hours > 0 else None
 
 
-def _short(value: float) -> float:
+def shortened(value: float) -> float:
     """Seven digits: a row is read by people's programs and kept for a year."""
     return float(f"{value:.7g}")
 
 
 def _shorts(values: FloatArray) -> list[float]:
     finite = np.nan_to_num(values, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
-    return [_short(value) for value in finite.tolist()]
+    return [shortened(value) for value in finite.tolist()]

@@ -25,6 +25,7 @@ __all__ = [
     "clean_value",
     "value_text",
     "written",
+    "written_config",
 ]
 
 ValueType = Literal["int", "float", "category", "bool"]
@@ -104,6 +105,11 @@ def written(value: Value) -> str:
     if value is None:
         return MISSING
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def written_config(config: Mapping[str, Value]) -> str:
+    """Write a configuration on one line: ``tp=4 precision=bf16``."""
+    return " ".join(f"{name}={written(value)}" for name, value in config.items())
 
 
 def bucket_edge(value: int | float, factor: float) -> float:

@@ -27,6 +27,7 @@ from tunerd.lab.tables.vocabulary import (
     TIMES,
     WISHES,
     MetricPhrase,
+    word_set,
 )
 
 __all__ = [
@@ -112,22 +113,18 @@ _EXPANDED = {
 }
 
 
-def _all(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_WHOLE = _all("""
+_WHOLE = word_set("""
     ops fps qps tps rps iops ips pps flops gflops tflops mflops pflops ms us ns bs gbs mbs os
     gas bus axis loss status class address radius bias process access success less always mlups
     gups gbps mbps kbps bps wps sps tgs mpps kpps mips gops tops
     glups gteps teps gcups sms rss maxrss fs ps h2d alias basis analysis https dss ssds
 """)
 """Words that end in s in the singular."""
-_NOUNS = _all("""
+_NOUNS = word_set("""
     gpu node proc rank thread core worker layer head task cpu process expert socket replica
     param executor device host channel row col block tile warp stage iteration request
 """)
-_TAILS = _all("size type name value kind mode degree factor strategy setting level used")
+_TAILS = word_set("size type name value kind mode degree factor strategy setting level used")
 """Last words that say less than the one before."""
 _SINGLE = (
     frozenset(
@@ -137,7 +134,7 @@ _SINGLE = (
         for word in phrase
     )
     | frozenset(TIMES)
-    | _all("time size count rate type name mode limit number use enable max min mpi omp")
+    | word_set("time size count rate type name mode limit number use enable max min mpi omp")
 )
 """Words of which names are made."""
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -351,8 +348,8 @@ def _qualified(found: Sequence[str], measure: str, rate: RateMeaning | None) -> 
     return sum(QUALIFIERS.get(word, 0.0) for word in beside) - (0.5 if trained else 0.0)
 
 
-_WHOLE_TIMES = _all("total epoch step iteration wall elapsed run e2e makespan")
-_PARTS = _all("""
+_WHOLE_TIMES = word_set("total epoch step iteration wall elapsed run e2e makespan")
+_PARTS = word_set("""
     setup init startup data dataloader load loading forward backward fwd bwd optimizer comm
     communication sync io gc h2d d2h warmup wait queue compile save checkpoint checkpointing
     preprocess validation val eval allreduce stall idle overhead

@@ -15,7 +15,7 @@ from tunerd.lab.tables.exports.command_lines import is_secret
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.roles import ColumnGuess, Role
 from tunerd.lab.tables.values import gist, status_in
-from tunerd.lab.tables.vocabulary import TIMES, USERS
+from tunerd.lab.tables.vocabulary import TIMES, USERS, word_set
 
 __all__ = [
     "A_FIELD",
@@ -235,14 +235,10 @@ def _rises(column: ColumnProfile) -> bool:
     return bool(narrow and moving and ((steps >= 0).all() or (steps <= 0).all()))
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_BEGINS = _words("""
+_BEGINS = word_set("""
     start started begin began submit submitted queued eligible created
 """)
-_ENDS = _words("""
+_ENDS = word_set("""
     end ended finish finished complete completed completion stop stopped
 """)
 

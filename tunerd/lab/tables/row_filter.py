@@ -6,24 +6,21 @@ from dataclasses import dataclass, field
 
 from tunerd.core.observation import Value
 from tunerd.lab.tables.rows import TableRow
+from tunerd.lab.tables.vocabulary import word_set
 
 __all__ = ["RowFilter", "is_unit", "strays"]
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_TOTALS = _words("""
+_TOTALS = word_set("""
     total totals sum sums grand_total overall subtotal gesamt summe insgesamt somme
 """)
 """What only the last row of a table is called."""
-_STATISTICS = _words("""
+_STATISTICS = word_set("""
     mean average avg median min max minimum maximum std stdev stddev count mittelwert 25%
     50% 75% geomean variance all
 """)
 """What such a row may be called, and a setting too: told by where it stands."""
-_UNIT_WORDS = _words("""
+_UNIT_WORDS = word_set("""
     s sec secs second seconds ms us µs ns min mins minute minutes h hr hrs hour hours day
     days b byte bytes kb mb gb tb kib mib gib tib kbyte mbyte gbyte bit bits gbit mbit gb/s
     mb/s kb/s gbit/s mbit/s gib/s mib/s tok token tokens tok/s tokens/s token/s samples/s

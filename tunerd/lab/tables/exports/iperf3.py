@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tunerd.events.foreign import mapping
 from tunerd.lab.tables.exports.base import (
     INPUT,
     ColumnHint,
@@ -32,27 +33,23 @@ def _is_run(run: Any) -> bool:
 
 def _record(run: Mapping[str, Any]) -> Mapping[str, Any]:
     """A run without its streams and intervals: what was set, and the sums of the end."""
-    start, end = _object(run["start"]), _object(run["end"])
-    row: dict[str, Any] = {f"{_SET}{n}": v for n, v in _object(start.get("test_start")).items()}
+    start, end = mapping(run["start"]), mapping(run["end"])
+    row: dict[str, Any] = {f"{_SET}{n}": v for n, v in mapping(start.get("test_start")).items()}
     row |= {f"{_SET}{n}": start[n] for n in ("tcp_mss_default", "sock_bufsize") if n in start}
     if "sender_tcp_congestion" in end:
         row[f"{_SET}congestion"] = end["sender_tcp_congestion"]
-    whole = _object(end.get("sum_received")) or _object(end.get("sum"))
-    sent = _object(end.get("sum_sent"))
+    whole = mapping(end.get("sum_received")) or mapping(end.get("sum"))
+    sent = mapping(end.get("sum_sent"))
     row |= {n: whole[n] for n in ("bits_per_second", "jitter_ms", "lost_percent") if n in whole}
     row |= {"retransmits": sent["retransmits"]} if "retransmits" in sent else {}
     row |= {
         f"cpu_{n}": v
-        for n, v in _object(end.get("cpu_utilization_percent")).items()
+        for n, v in mapping(end.get("cpu_utilization_percent")).items()
         if "total" in n
     }
     failed = "error" in run or "bits_per_second" not in row
-    moment = _object(start.get("timestamp")).get("timesecs")
+    moment = mapping(start.get("timestamp")).get("timesecs")
     return {**row, "timestamp": moment, "status": "failed" if failed else "succeeded"}
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
