@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from tunerd.core.observation import Scalar
+from tunerd.lab.tables.column_names import identifier
 
 __all__ = ["Arrival", "read_trace"]
 
@@ -106,10 +107,13 @@ def _table_jobs(lines: Iterable[str]) -> Iterator[Arrival]:
     head = next(rows, [])
     if len(head) < 2 or head[0] != "time" or len(set(head)) < len(head):
         raise ValueError(f"line 1: expected the columns time and context, not {','.join(head)!r}")
+    names: list[str] = []
+    for column in head[1:]:  # a study's names have no blanks
+        names.append(identifier(column, names))
     for number, row in enumerate(rows, 2):
         if len(row) != len(head):
             raise ValueError(f"line {number}: {len(row)} columns, expected {len(head)}")
-        yield Arrival(_time(row[0], number), dict(zip(head[1:], row[1:], strict=True)))
+        yield Arrival(_time(row[0], number), dict(zip(names, row[1:], strict=True)))
 
 
 def _time(text: str, line: int) -> datetime:

@@ -362,6 +362,7 @@ def _told(
     bad = f", {profile.unreadable:,} lines unreadable" if profile.unreadable else ""
     yield f"{file}: {profile.rows:,} rows, {len(profile.columns)} columns{bad}"
     yield from (f"  {line}." for line in read)
+    yield from (f"  A GUESS that this is a table of runs: {doubt}." for doubt in guesses.doubts)
     width = min(40, max(len(guess.column.name) for guess in guesses.columns))
     for guess in guesses.columns:
         role = _SHOWN.get(guess.role, guess.role)

@@ -1,5 +1,6 @@
 """``tunerd init --from-command``: a study for a program, from its command line."""
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -18,8 +19,6 @@ __all__ = ["at_a_terminal", "init_from_command", "name_of"]
 
 def name_of(command: str) -> str:
     """A study's name from the program's."""
-    import re
-
     try:
         program = shlex.split(command)[0]
     except (ValueError, IndexError):
@@ -50,7 +49,13 @@ def init_from_command(
     names = names_in(command)
     parameters = [option for option in names if option not in context]
     values = parse_tries(tries, parameters)
-    problems = []
+    problems = [
+        ValidationProblem(
+            "--context", f"{name!r}: a name has ASCII letters, digits and underscores"
+        )
+        for name in context
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)
+    ]
     if goal is None and metric not in GOALS:
         problems.append(
             ValidationProblem("--goal", f"say whether {metric} is to be maximized or minimized")

@@ -341,7 +341,7 @@ def test_tables_with_a_mark_of_something_else_are_tables(text: str) -> None:
         (["1 threads", "8 threads", "64 threads"], "threads"),
         (["np=1", "np=2", "np=3"], ""),
         (["bs16", "bs32", "bs64"], "bs"),
-        (["1", "2", "4"], "columns"),
+        (["1", "2", "4"], "across"),
         (["2019", "2020", "2021"], ""),
         (["p50", "p90", "p99"], ""),
         (["epoch_1", "epoch_2", "epoch_3"], ""),

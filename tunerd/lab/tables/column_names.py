@@ -56,6 +56,7 @@ _EXPANDED = {
     **dict.fromkeys(("std", "stdev", "stddev", "sd", "stdv"), "std"),
     **dict.fromkeys(("avg", "average"), "mean"),
     "med": "median",
+    "negative": "neg",
     **dict.fromkeys(("minimum", "fastest"), "min"),
     **dict.fromkeys(("maximum", "slowest"), "max"),
     **dict.fromkeys(("bsz", "bs", "batchsize"), "batch size"),
@@ -101,10 +102,7 @@ _EXPANDED = {
     "emb": "embedding",
     "ffw": "ffn",
     "tput": "throughput",
-    **dict.fromkeys(("thpt", "thrpt", "thruput", "xput", "durchsatz"), "throughput"),
-    **dict.fromkeys(("laufzeit", "rechenzeit"), "run time"),
-    **dict.fromkeys(("zeitstempel", "horodatage", "zeitpunkt"), "timestamp"),
-    "dauer": "duration",
+    **dict.fromkeys(("thpt", "thrpt", "thruput", "xput"), "throughput"),
     "zeit": "time",
     "toks": "token",
     "tok": "token",
@@ -282,7 +280,9 @@ def read_name(name: str) -> ColumnName:
     measures: dict[str, MetricPhrase] = {}
     if section is not None:
         # Trackers of experiments put everything that went into a run under "params".
-        weights[section] = 1.5 if name.lower().startswith(("param", "hparam", "arg")) else 5.0
+        deep = section == "parameter" and re.search(r"[./]", leaf) is not None
+        tracked = name.lower().startswith(("param", "hparam", "arg")) or deep
+        weights[section] = 1.5 if tracked else 5.0
         measures_named.append(name[: len(name) - len(leaf) - 1])
     for phrase, last in _phrases(leaf_words):
         measures_named.append(" ".join(phrase))
@@ -442,10 +442,13 @@ def _section(name: str) -> tuple[Class | None, str]:
     for place in range(len(sections), 0, -1):
         section = _SECTIONS.get(sections[place - 1].lower())
         if section is not None and last:
-            if section == "parameter" and not {"output", "outputs"}.isdisjoint(sections):
+            if sections[place - 2 : place] in _GIVEN:
                 section = "measured"  # what a step of a workflow gives
             return section, separator.join([*sections[place:], last])
     return None, name
+
+
+_GIVEN = (["outputs", "parameters"], ["output", "parameters"])
 
 
 def is_of_parameters(name: str) -> bool:
@@ -510,9 +513,8 @@ def unit_of(name: str) -> str:
 
 def identifier(name: str, taken: Collection[str]) -> str:
     """A name as one that can stand in an expression, unlike all that are taken."""
-    plain = unicodedata.normalize(
-        "NFKD", in_english(name).replace("µ", "u").replace("ß", "ss").replace("%", "_pct")
-    )
+    read = in_english(name, latin=False).replace("µ", "u").replace("ß", "ss")
+    plain = unicodedata.normalize("NFKD", read.replace("%", "_pct"))
     text = re.sub(r"[^A-Za-z0-9_]+", "_", plain.encode("ascii", "ignore").decode()).strip("_")
     text = (text or "column")[:56]
     if text[0].isdigit():

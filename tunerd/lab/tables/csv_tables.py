@@ -20,12 +20,12 @@ from tunerd.lab.tables.text_reader import TextReader, is_comment, told_by_excel
 
 __all__ = [
     "CsvHeader",
+    "columns_without_names",
     "csv_header",
     "csv_rows",
     "is_prose",
     "lines_above",
     "sniffed",
-    "values_for_names",
 ]
 
 DELIMITERS = ",\t;|"
@@ -89,27 +89,34 @@ def is_prose(sample: str, delimiter: str) -> bool:
     return moments or (len(first) > 1 and 2 * alike >= len(first))
 
 
-def values_for_names(sample: str, delimiter: str) -> tuple[str, ...]:
-    """What stands in the first line of a CSV that has no names of columns; () where it has.
+def columns_without_names(sample: str, delimiter: str) -> int:
+    """How many columns a CSV has whose first line has no names of columns; 0 where it has.
 
     Such a line has a number in each column that has numbers below. Names of columns may be numbers
-    too, but then nothing else in their line looks like what stands below it.
+    too, but then nothing else in their line looks like what stands below it: nothing in the corner
+    of a table with one setting down and one across does.
     """
     records = _sampled(sample, delimiter)
     lines = [_stripped(fields) for fields in records if not is_comment(fields[0])]
     above = takewhile(lambda fields: is_comment(fields[0]), records)
     if lines and any(len(fields) == len(lines[0]) for fields in above):
-        return ()  # that comment may have them
+        return 0  # that comment may have them
     first, rows = lines[0] if lines else (), [row for row in lines[1:] if len(row) == len(lines[0])]
     columns = [[row[place] for row in rows if row[place]] for place in range(len(first))]
     numeric = [bool(column) and all(map(like_data, column)) for column in columns]
     if not any(numeric) or not all(map(like_data, compress(first, numeric))):
-        return ()
+        return 0
     texts = [
         (text, column) for text, column, n in zip(first, columns, numeric, strict=True) if not n
     ]
     alike = any(_form(text) in map(_form, column) for text, column in texts if text)
-    return first if alike or not any(text for text, _ in texts) else ()
+    return len(first) if alike or not (any(text for text, _ in texts) or _is_across(first)) else 0
+
+
+def _is_across(first: Sequence[str]) -> bool:
+    """Whether a line has nothing in its corner and rising numbers behind it."""
+    numbers = [float(text) for text in first[1:] if _is_number(text)]
+    return not first[0] and len(numbers) == len(first) - 1 and numbers == sorted(set(numbers))
 
 
 def _form(text: str) -> str:
@@ -185,7 +192,8 @@ def csv_header(file: TextReader, delimiter: str, above: int = 0) -> CsvHeader:
             return comment
         given = [name for name in header.fields if name]
         grouped = len(set(given)) < len(given) or (len(given) > 1 and "" in header.fields[1:-1])
-        return _of_several_lines(file, header, delimiter) if grouped else header
+        across = len(given) > 2 and _is_across(("", *header.fields[1:]))
+        return _of_several_lines(file, header, delimiter) if grouped or across else header
     return comment or CsvHeader(())
 
 

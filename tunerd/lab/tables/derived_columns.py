@@ -306,7 +306,7 @@ def _fixed_by(
             most = max(among[place_by].distinct for place_by in by)
             # With the context's help it must tell far more apart: n_gpus may go with a model.
             enough = column.distinct > most if free == size else column.distinct >= 2 * most
-            if not free or (size > 1 and not enough):
+            if not free or (size > 1 and not (enough and _may_repeat(rows, by, among, most))):
                 continue
             brought = [place_by for place_by in by if among[place_by].name not in tuned]
             if brought and _fixed_groups(rows, brought, place):
@@ -333,6 +333,14 @@ def _fixed_by(
             if not strong:
                 return DerivationRule(follows=(other.name,))
     return None
+
+
+def _may_repeat(
+    rows: IntArray, by: Sequence[int], among: Sequence[ColumnProfile], most: int
+) -> bool:
+    """Whether combinations can stand as often as :func:`_often` or :func:`_is_grid` ask."""
+    cells = math.prod(among[place].distinct for place in by)
+    return 2 * most <= len(rows) or cells <= len(rows)
 
 
 def _often(rows: IntArray, groups: int) -> bool:

@@ -92,6 +92,8 @@ def _head(guesses: TableGuess, name: str, source: Path) -> list[str]:
     )
     if doubtful:
         lines += comment(f"Least sure, look at these first: {', '.join(doubtful[:12])}.")
+    for doubt in guesses.doubts:
+        lines += comment(f"{A_GUESS}: {doubt}.")
     return [
         *lines,
         "schema = 1",

@@ -19,12 +19,12 @@ from tunerd.files import open_regular
 from tunerd.lab.tables.column_names import without_number
 from tunerd.lab.tables.csv_tables import (
     CsvHeader,
+    columns_without_names,
     csv_header,
     csv_rows,
     is_prose,
     lines_above,
     sniffed,
-    values_for_names,
 )
 from tunerd.lab.tables.documents import document_records, is_document, is_log, log_records
 from tunerd.lab.tables.encodings import guessed_encoding
@@ -255,8 +255,8 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
         header = CsvHeader(reading.header, line=0)
     else:
         above = lines_above(sample, delimiter)
-        if not above and (values := values_for_names(sample, delimiter)):
-            raise _wrong(path, _NO_NAMES.format(values=", ".join(values[:5])))
+        if not above and (unnamed := columns_without_names(sample, delimiter)):
+            raise _wrong(path, _NO_NAMES.format(columns=unnamed))
         if not above and (is_prose(sample, delimiter) or _is_yaml(start)):
             raise _wrong(path, _no_table(start))
         header = _header(path, delimiter, above)
@@ -266,8 +266,9 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
 
 
 _NO_NAMES = (
-    "has no names of columns above its first row, {values}. Name them in their order with --columns"
-    " threads,batch,time_s or, for an import, with header in [mapping]; or write that line above it"
+    "has no names of columns: its first line, of {columns} values, looks like those below. Name"
+    " them in their order with --columns threads,batch,time_s or, for an import, with header in"
+    " [mapping]; or write that line above the first row"
 )
 
 

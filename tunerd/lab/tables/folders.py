@@ -7,6 +7,7 @@ Only regular files are read, in the order of their names; links are not followed
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations, islice
@@ -17,6 +18,7 @@ from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.files import read_bytes
 from tunerd.lab.tables.documents import is_known, is_log, log_records, records_in
 from tunerd.lab.tables.exports.command_lines import is_secret
+from tunerd.lab.tables.exports.smac import hpbandster_trials
 from tunerd.lab.tables.path_settings import path_settings
 from tunerd.lab.tables.rows import TableRow, UnreadableLine, flattened
 from tunerd.lab.tables.text_reader import open_text
@@ -109,6 +111,20 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
             for row in _records(file):
                 yield row if isinstance(row, UnreadableLine) else _trial(row, file)
         return
+    results = [file for file in files if file.name == "results.json"]
+    if results and all(file.with_name("configs.json") in files for file in results):
+        yield from (row for file in results for row in _of_hpbandster(file))
+        return
+    yield from _one_each(folder, files)
+
+
+def _of_hpbandster(results: Path) -> Iterator[Mapping[str, Any]]:
+    lines = _lines(results.with_name("configs.json")), _lines(results)
+    return map(flattened, hpbandster_trials(*lines))
+
+
+def _one_each(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | UnreadableLine]:
+    """The runs of a folder with a file, or a folder, for each."""
     documents = [path for path in files if path.suffix.lower() in _JSON]
     texts = [path for path in files if path.suffix.lower() in _LOGS]
     logs = [path for path in texts if _is_log(path)] if len(texts) > len(documents) else []
@@ -137,6 +153,13 @@ def _runs(folder: Path, files: list[Path]) -> Iterator[Mapping[str, Any] | Unrea
             known = {name.rpartition(".")[2].lower() for name in (*beside, *row.values)}
             new = {name: value for name, value in settings.items() if name.lower() not in known}
             yield {**beside, **row.values, **new}
+
+
+def _lines(file: Path) -> Iterator[Any]:
+    """The JSON values in the lines of a file; without lines that are none."""
+    for line in _text(file).splitlines():
+        with suppress(ValueError, RecursionError):
+            yield json.loads(line)
 
 
 def _same_tool(folder: Path, tool: Any, row: TableRow) -> Any:
@@ -188,19 +211,17 @@ def _is_log(file: Path) -> bool:
 def _by_folder(files: list[Path]) -> dict[Path, list[TableRow | UnreadableLine]]:
     """One record for each folder of a run that has several files: what went in, what came out.
 
-    Empty where folders do not have the same files. What an exporter knows stands for its folder.
+    Empty where folders do not have the same files; of runs that failed some may lack what came
+    out. What an exporter knows stands for its folder.
     """
     folders: dict[Path, list[Path]] = {}
     for file in files:
         folders.setdefault(file.parent, []).append(file)
-    common = (
-        set.intersection(*({f.name for f in many} for many in folders.values()))
-        if folders
-        else set()
-    )
-    if len(folders) < 2 or len(common) < 2:
+    counts = Counter(file.name for file in files)
+    common = {name for name, count in counts.items() if 4 * count >= 3 * len(folders)}
+    first = next((folder for folder in folders if all((folder / c).exists() for c in common)), None)
+    if len(folders) < 2 or len(common) < 2 or first is None:
         return {}
-    first = next(iter(folders))
     names = {name for name in common if _is_known(first / name)} or common
     if len(names) > 1 and _are_alike([first / name for name in names]):
         return {}  # each is a run

@@ -46,6 +46,38 @@ _WORDS = _table("""
     result: 结果 結果 결과 результат
     request: 请求数 请求 請求 リクエスト 요청_수 요청 запросов
 """)
+_LATIN = _table("""
+    thread: fäden hilos fils
+    batch size: stapelgröße batchgröße tamaño_lote tamaño_de_lote tamaño_del_lote taille_lot
+    batch size: taille_du_lot taille_de_lot tamanho_do_lote tamanho_lote dimensione_batch
+    node: knoten nodos noeuds nœuds nós nodi
+    core: kerne núcleos nucleos cœurs coeurs
+    worker: trabajadores ouvriers
+    run time: ausführungszeit rechenzeit laufzeit tiempo_ejecución tiempo_de_ejecución
+    run time: temps_execution temps_exécution temps_d'exécution tempo_de_execução tempo_execução
+    run time: tempo_di_esecuzione
+    time: tiempo tempo
+    duration: dauer duración durée durata duração
+    throughput: durchsatz vazão débit
+    speed: geschwindigkeit velocidad vitesse velocidade velocità
+    latency: latenz latencia latence latência latenza
+    memory: speicher speicherverbrauch memoria mémoire memória
+    utilization: auslastung utilización
+    learning rate: lernrate tasa_de_aprendizaje taux_d'apprentissage taxa_de_aprendizado
+    accuracy: genauigkeit exactitud exactitude acurácia accuratezza
+    loss: verlust pérdida perte perda perdita
+    energy: energie energía énergie
+    status: zustand estado état stato
+    result: ergebnis resultado résultat risultato
+    mean: mittelwert mittlere moyenne
+    max: máxima máximo maximale
+    size: größe tamaño taille tamanho dimensione
+    model: modell modelo modèle modello
+    timestamp: zeitstempel horodatage zeitpunkt
+    start time: beginn inicio début
+    end time: ende fin
+""")
+"""Words of languages in Latin letters: whole ones, for parts of them are others' words."""
 _UNITS = _table("""
     s: 秒 초 с сек секунда секунд
     ms: 毫秒 ミリ秒 밀리초 мс
@@ -71,14 +103,26 @@ _UNIT = re.compile(rf"(?<![^\W\d_])(?:{_any_of(_UNITS)})(?![^\W\d_])", re.IGNORE
 _WORD = re.compile(_any_of(_WORDS).replace(r"\ ", "[ _]"), re.IGNORECASE)
 
 
-def in_english(name: str) -> str:
-    """A name with the words that are known in English; as it is where none is."""
+_LATIN_WORD = re.compile(
+    rf"(?<![^\W_])(?:{_any_of(_LATIN)})(?![^\W_])".replace(r"\ ", "[ _]"), re.IGNORECASE
+)
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", " ")
+
+
+def in_english(name: str, *, latin: bool = True) -> str:
+    """A name with the words that are known in English; as it is where none is. Those in Latin
+    letters, with which a name can be an identifier, only where ``latin``."""
+    if latin:
+        name = _LATIN_WORD.sub(lambda word: _LATIN[_plain(word[0])], name)
     if name.isascii():
         return name
     text = _PER_SECOND.sub(r"\1\2 per s", name.translate(_WIDE))
     if "/" in text or re.search(r"[(\[,]", text):
         text = _UNIT.sub(lambda unit: _UNITS[unit[0].lower()], text)
-    return _WORD.sub(lambda word: f" {_WORDS[word[0].lower().replace('_', ' ')]} ", text).strip()
+    return _WORD.sub(lambda word: f" {_WORDS[_plain(word[0])]} ", text).strip()
 
 
 _LETTER = re.compile(r"[\u0400-\u04ff\u3041-\u30fa\u3400-\u9fff\uac00-\ud7a3]")

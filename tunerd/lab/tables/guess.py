@@ -23,8 +23,10 @@ from tunerd.lab.tables.column_names import ColumnName, read_name
 from tunerd.lab.tables.hints import hinted, inputs_of, not_aside
 from tunerd.lab.tables.metadata_columns import find_oddities
 from tunerd.lab.tables.metric_columns import find_measured
+from tunerd.lab.tables.no_trials import no_trials
 from tunerd.lab.tables.objective import goal_of, pick_objective, refuse_second_best
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
+from tunerd.lab.tables.rates import rate_of
 from tunerd.lab.tables.relations import BoundRelation, ProductRelation, bounds, products
 from tunerd.lab.tables.roles import SAID, ColumnGuess, Goal, Role
 from tunerd.lab.tables.sentinel_values import Meaning, ObjectiveValues, objective_values
@@ -69,6 +71,8 @@ class TableGuess:
     """What words of the status column mean, as a person or the export says; others are guessed."""
     meaning: Meaning | None = None
     """What a person said of values that the objective cannot have."""
+    doubts: tuple[str, ...] = ()
+    """Why its rows may be no runs with different settings."""
 
     def having(self, *roles: Role) -> list[ColumnGuess]:
         """The columns with one of these roles, in the order of the table."""
@@ -123,6 +127,10 @@ def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
         for guess in guesses.values()
         if guess.role in ("context", "parameter", "derived")
     ]
+    doubts = no_trials(profile, guesses.values())
+    if doubts and objective.why != SAID:
+        objective = replace(objective, sure=min(objective.sure, DOUBTED))
+        guesses[objective.column.name] = objective
     goal, goal_sure, why = _goal(profile, objective, guesses, given)
     ordered = tuple(guesses[column.name] for column in profile.columns)
     equal = products(inputs)
@@ -140,6 +148,7 @@ def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
         tuple(held),
         {**({} if profile.export is None else profile.export.statuses), **given.statuses},
         given.meaning,
+        doubts,
     )
 
 
@@ -161,7 +170,11 @@ def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:
     if hint is None or hint.name is None:
         # MBS is a micro batch size where its values were chosen, and no MB/s.
         capital = _CAPITALS.fullmatch(column.name) is not None and _chosen_sizes(column)
-        return read_name(column.name.lower() if capital else column.name)
+        name = read_name(column.name.lower() if capital else column.name)
+        unit = column.written.notation.unit or profile.units.get(column.name, "")
+        if name.goal is not None or "/" not in unit or rate_of(unit) is None:
+            return name
+        return replace(read_name(f"{column.name} ({unit})"), leaf=name.leaf)
     return replace(read_name(hint.name), leaf=hint.name)
 
 

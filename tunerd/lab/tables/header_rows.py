@@ -56,6 +56,8 @@ def joined(lines: Sequence[Fields]) -> Fields | None:
     *above, last = lines
     if _are_titles(above, last):
         return last
+    if len(above) == 1 and _index(last) == 1 and all(map(like_data, above[0][1:])):
+        return (f"{last[0]}\\{above[0][0]}", *above[0][1:])  # one setting down, one across
     indexed = _index(last) if len(above) > 1 else 0
     names = [_of_column([line[place] for line in _filled(lines)]) for place in range(len(last))]
     names[:indexed] = last[:indexed]  # pandas writes them below the names of the columns

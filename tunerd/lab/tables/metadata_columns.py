@@ -1,7 +1,7 @@
 """Columns that are no part of a configuration and were not measured: times, status, names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import cast
 
@@ -12,6 +12,7 @@ from tunerd.events.job import JOB_SCHEMA
 from tunerd.events.times import read_time
 from tunerd.lab.tables.column_names import ColumnName
 from tunerd.lab.tables.exports.command_lines import is_secret
+from tunerd.lab.tables.no_trials import rises_evenly
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.roles import ColumnGuess, Role
 from tunerd.lab.tables.values import gist, status_in
@@ -116,14 +117,10 @@ def find_oddities(
     def say(column: ColumnProfile, role: Role, sure: float, why: str) -> None:
         guesses[column.name] = ColumnGuess(column, names[column.name], role, sure, why)
 
-    of_events = is_of_events(profile)
+    fields = EVENT_FIELDS if is_of_events(profile) else ()
     for column in open_:
-        if not column.name.strip():
-            say(column, "ignored", 1.0, "has no name")
-        elif of_events and column.name in EVENT_FIELDS:
-            say(column, "ignored", 0.99, A_FIELD)
-        elif _counts_days(column, names[column.name]):
-            say(column, "ignored", 0.85, EXCEL_DAYS)
+        if (aside := _aside(column, names[column.name], profile, fields)) is not None:
+            say(column, *aside)
     open_ = [column for column in open_ if column.name not in guesses]
     taken = {guess.role for guess in known.values()}
     statuses = [column for column in open_ if _status_weight(column, names[column.name]) > 0]
@@ -147,6 +144,23 @@ def find_oddities(
         if why is not None and column.name not in guesses:
             say(column, why[0], 0.85, why[1])
     return _one_of_each(guesses, taken)
+
+
+def _aside(
+    column: ColumnProfile, name: ColumnName, profile: TableProfile, fields: Collection[str]
+) -> tuple[Role, float, str] | None:
+    """The role of a column that is none of the others', how sure that is, and why."""
+    if not column.name.strip():
+        return "ignored", 1.0, "has no name"
+    if column.name in fields:
+        return "ignored", 0.99, A_FIELD
+    if _counts_days(column, name):
+        return "ignored", 0.85, EXCEL_DAYS
+    if _is_clock(column, name):
+        return "time", 0.85, "rises evenly from row to row: it is when, and not how long"
+    if (other := _same_again(column, profile)) is not None:
+        return "ignored", 0.9, f"says the same as {other} in every row"
+    return None
 
 
 def _one_of_each(found: dict[str, ColumnGuess], taken: set[Role]) -> dict[str, ColumnGuess]:
@@ -281,6 +295,24 @@ def _counts_days(column: ColumnProfile, name: ColumnName) -> bool:
         return False
     numbers = [float(value) for value in column.counts if isinstance(value, int | float)]
     return min(numbers) >= _EXCEL_2000 and max(numbers) <= _EXCEL_2060
+
+
+def _is_clock(column: ColumnProfile, name: ColumnName) -> bool:
+    """Whether a column has the times of day of one run's moments, 10:00:01, 10:00:02."""
+    written = column.written.notation.format == "duration" and name.words == ("time",)
+    return written and rises_evenly(column)
+
+
+def _same_again(column: ColumnProfile, profile: TableProfile) -> str | None:
+    """The column before this one that has the same last name and says the same in every row."""
+    *sections, leaf = re.split(r"[./]", column.name)
+    if not sections or column.distinct < 2:
+        return None
+    for other in profile.columns[: column.place]:
+        named = re.split(r"[./]", other.name)[-1] == leaf
+        if named and other.counts == column.counts and np.array_equal(other.codes, column.codes):
+            return other.name
+    return None
 
 
 _EXCEL_2000, _EXCEL_2060 = 36_526, 58_440

@@ -107,6 +107,7 @@ def find_measured(
             and margin < 2
             and chosen_weight(name) < 4
             and column.name not in results
+            and not is_of_parameters(column.name)
         ):
             margin += _bonus(column, inputs)
         gaps = gaps_of(column)

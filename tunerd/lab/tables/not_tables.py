@@ -31,6 +31,12 @@ _ADVICE: tuple[tuple[str, str], ...] = (
      r"[\w:./-]+,\d+,\d{1,3}\.\d\d,[^,\n]*,",
      "is what perf stat -x writes, a line for each counter and no names. Write a line for each run"
      " into a CSV: its settings, and its counters under their names"),
+    (r"Type,Name,Request Count,Failure Count,|Timestamp,User Count,Type,Name,",
+     "is what Locust writes of one run, with a row for each address or moment. Write a line for"
+     " each run into a CSV: its settings, and its line Aggregated"),
+    (r"Linux \S+ \([^()\n]*\)[ \t]+\S+[ \t]+_\w+_[ \t]+\(\d+ CPU\)",
+     "is a series of sysstat (sar, iostat): it has a row for each moment and not for each run."
+     " Write a line for each run into a CSV: its settings, and what the series were in the mean"),
     (r":::MLL",
      "is MLPerf's log of one run. Write a line for each run into a CSV: its settings, and the"
      " time from run_start to run_stop"),

@@ -235,6 +235,8 @@ def _marks(notation: NumberNotation, texts: Sequence[str]) -> str | None:
     "either" could be both, "groups" could be points between thousands; None says nothing."""
     if notation.format != "number" or not texts:
         return None
+    if not notation.unit and (mark := _of_plain(texts)) is not None:
+        return mark or None
     comma, point = replace(notation, format="1.234,5"), replace(notation, format="1,234.5")
     as_comma = [text for text in texts if _reads(lambda t: read_quantity(t, comma), text)]
     as_point = [text for text in texts if _reads(lambda t: read_quantity(t, point), text)]
@@ -253,6 +255,20 @@ def _marks(notation: NumberNotation, texts: Sequence[str]) -> str | None:
     if any("," in text for text in differing):
         return "either"
     return "groups"
+
+
+_DIGITS = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,40})?", re.ASCII)
+_IN_GROUPS = re.compile(r"[+-]?(?:[0-9]+|[1-9][0-9]{0,2}\.[0-9]{3})", re.ASCII)
+
+
+def _of_plain(texts: Sequence[str]) -> str | None:
+    """The same for numbers as programs write them, with a look at each: "" for nothing, ``None``
+    where only a closer look tells."""
+    if not all(map(_DIGITS.fullmatch, texts)):
+        return None
+    if not any("." in text for text in texts):
+        return ""
+    return None if all(map(_IN_GROUPS.fullmatch, texts)) else "point"
 
 
 def _decided(

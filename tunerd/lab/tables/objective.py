@@ -156,6 +156,10 @@ def goal_of(
     if given is not None:
         return given, 1.0, "you said so"
     name = objective.name
+    if "likelihood" in name.measure and _all_negative(objective.column) == (
+        name.goal == "minimize"
+    ):
+        return name.goal or "maximize", DOUBTFUL, f"its sign is unusual, and {name.goal_why}"
     if name.goal == "minimize" and "neg" not in name.words and _all_negative(objective.column):
         goal = "maximize" if name.is_time else name.goal
         return goal, DOUBTFUL, f"all its values are negative, and {name.goal_why}"

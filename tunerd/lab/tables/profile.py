@@ -442,6 +442,9 @@ _FORMS = (
     "%a %b %d %H:%M:%S UTC %Y",
     "%Y-%m-%d_%H-%M-%S",
     "%Y%m%d-%H%M%S",
+    "%Y年%m月%d日 %H:%M:%S",
+    "%Y年%m月%d日 %H:%M",
+    "%Y年%m月%d日",
 )
 
 
@@ -451,7 +454,7 @@ def _time_form(seen: Mapping[Raw, int]) -> str | None:
     A few words are no hindrance: Slurm ends a job that still runs at "Unknown".
     """
     texts = [raw for raw in seen if isinstance(raw, str) and not is_nothing(raw)]
-    times = [text for text in texts if re.search(r"\d[-/.:]\d", text)]
+    times = [text for text in texts if re.search(r"\d[-/.:年]\d", text)]
     words = len(texts) - len(times)
     if not times or len(texts) < len(seen) - 3 or words > 3 or 4 * words > len(times):
         return None

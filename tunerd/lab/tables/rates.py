@@ -172,6 +172,8 @@ _THINGS = frozenset({**_BYTES, **_WORK, **_SHORTENED, **_PREFIXES})
 _COUNTED = _THINGS | frozenset(_TIMES)
 _BRACKETED = re.compile(r"[\[(] ?(s|secs?|seconds?|ms|us|ns|min|h) ?[\])]$", re.IGNORECASE)
 """A unit of the whole: ``Temps (s)`` is no rate of temps."""
+_UNIT_BEHIND = re.compile(r"(?<=\S)\s*[\[(]\s*([A-Za-z]+(?:/[A-Za-z]+){2,})\s*[\])]$")
+"""A rate for each piece of hardware: what stands before it says the same in words."""
 _MOST_BEHIND = 8
 """Words behind a slash that are looked at: a name may be as long as its writer likes."""
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -239,6 +241,9 @@ def _tokens(name: str) -> list[str]:
 def rate_of(name: str) -> RateMeaning | None:
     """What a name says of work and time; ``None`` where it says nothing of both."""
     name = in_english(name)
+    of_whole = _UNIT_BEHIND.search(name)
+    if of_whole is not None and _COSTS.isdisjoint(_tokens(name[: of_whole.start()])):
+        return rate_of(of_whole[1])
     tokens = _tokens(plain_unit(name))
     bracketed = _BRACKETED.search(name)
     if len(tokens) == 1 and tokens[0] in _TIMES:

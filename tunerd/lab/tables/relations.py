@@ -102,7 +102,7 @@ def determines(groups: IntArray, column: ColumnProfile) -> bool:
     if len(codes) < 10 or len(np.unique(codes)) < 2:
         return False
     distinct = len(np.unique(inside))
-    pairs = len(np.unique(np.stack([inside, codes]), axis=1)[0])
+    pairs = len(np.unique(inside.astype(np.int64) * (int(codes.max()) + 1) + codes))
     return pairs == distinct and len(codes) >= 3 * distinct
 
 

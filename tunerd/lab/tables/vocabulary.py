@@ -153,6 +153,7 @@ PARAMETER = _weighed("""
 2: index, index type, format, file format, storage format, encoding, bit, group size, pack
 2: packing, checkpoint, checkpoint interval, save interval, log interval, cp algo
 2: broadcast algorithm
+3: cycle time, fusion threshold, tensor fusion threshold, fusion buffer threshold
 1: max, min, default, size limit
 1.5: partition count
 """)
@@ -197,9 +198,11 @@ MEASURES = _measures("""
 3 10 any: objective, objective value, figure merit, fom
 3 10 max: reward, fitness, ep reward, episode reward, episode return, ep return
 3 5 any: ep len, episode len
-3 6 any: score, result, response, outcome, measurement, y
+3 7.6 any: score, func val, target value, target
+3 6 any: result, response, outcome, measurement, y
 3 7 min: step time, iteration time, iter time, execution time, run time, runtime, wall time
-3 7 min: walltime, wall clock, elapsed, elapsed time, duration, makespan, completion time, jct
+3 7 min: walltime, wall clock, wallclock, elapsed, elapsed time, duration, makespan
+3 7 min: completion time, jct
 3 7 min: turnaround, training time, train time, query time, solve time, solution time
 3 7.1 min: real time
 3 7 min: kernel time, response time, batch time, epoch time, time per step
@@ -220,6 +223,7 @@ MEASURES = _measures("""
 3 1 min: total gc, gc old, gc young, cpu user, cpu sys, cpu system, cpu iowait, cpu idle
 3 4 min: write amp, read amp, space amp, w amp, r amp
 3 4 min: write amplification, read amplification, space amplification
+3 3 min: utime, stime
 3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
 3 3 min: transfer time, h2d, d2h, slowdown, prefetch wait, data wait, lock wait
 4 5.5 max: mfu, hfu
@@ -254,6 +258,8 @@ MEASURES = _measures("""
 3.5 3 min: brier, ece, edit distance
 3 6.6 min: regret, optimality gap, wirelength
 3 3 min: imbalance
+3.5 3 max: log likelihood, loglikelihood, loglik, elbo, evidence lower bound, log evidence, log prob
+3.5 3 min: bic, aic
 3.5 3 max: val score, validation score, test score, cv score
 3.5 3 max: gate fidelity, state fidelity, process fidelity, circuit fidelity
 1.5 3 max: fidelity
@@ -270,6 +276,7 @@ MEASURES = _measures("""
 
 QUALITY = word_set("""
     accuracy f1 auc bleu rouge top1 top5 recall ndcg loss perplexity ppl rmse mse mae wer cer fid
+    likelihood loglikelihood loglik elbo
     squared r2 dcg fidelity ap ap50 ap75 mrr val validation test cv
 """)
 """How good what was trained is. Beside it, a time or a speed may not be what is tuned for."""

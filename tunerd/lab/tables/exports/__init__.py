@@ -11,6 +11,7 @@ from tunerd.lab.tables.exports import (
     fixed_width,
     go_bench,
     hpl,
+    html,
     iperf3,
     jmh,
     kernel_tuner,
@@ -26,6 +27,7 @@ from tunerd.lab.tables.exports import (
     pgbench,
     pivoted,
     ray_tune,
+    records,
     run_reports,
     sacct,
     serving,
@@ -35,6 +37,7 @@ from tunerd.lab.tables.exports import (
     summaries,
     sysbench,
     tfruns,
+    transposed,
     tvm,
     wandb,
 )
@@ -58,6 +61,7 @@ __all__ = [
 ]
 
 EXPORTERS: tuple[ExportFormat, ...] = (
+    html.EXPORTER,
     optuna.EXPORTER,
     smac.EXPORTER,
     ray_tune.EXPORTER,
@@ -90,6 +94,8 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     run_reports.EXPORTER,
     long_form.EXPORTER,
     pivoted.EXPORTER,
+    transposed.EXPORTER,
+    records.EXPORTER,
     commands.EXPORTER,
     fixed_width.EXPORTER,
     markdown.EXPORTER,
@@ -113,7 +119,7 @@ def recognised(head: TableHead, asked: str, where: str) -> DetectedExport | None
     """
     if asked == "none":
         return None
-    shapes = {"fixed_width", "markdown", "spaced", "blocks", "pairs"}
+    shapes = {"fixed_width", "html", "markdown", "spaced", "blocks", "pairs"}
     keys = {exporter.key for exporter in EXPORTERS} - shapes
     if asked != "auto" and asked not in keys:
         known = ", ".join(["auto", "none", *sorted(keys)])

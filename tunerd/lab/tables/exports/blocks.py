@@ -4,6 +4,7 @@ of ``name=value`` among other words, as trainers and services log them."""
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -25,17 +26,27 @@ MOST_NAMES = 200
 FEWEST = 3
 """Names that come again, from which on lines are no prose."""
 _BY_COLON = re.compile(r"\s*([^\W\d][^\n]{0,80}?)\s*:\s+(\S.*)")
+_ACCOUNTS = re.compile(r"=+\s*qname ")
+_BY_BLANKS = re.compile(r"([a-z_]+) +(\S.*)")
+"""As ``qacct`` of Grid Engine writes its accounts."""
 _BY_EQUAL = re.compile(r"\s*([^\W\d][^\n=:]{0,80}(?:::[^\n=:]{1,80})?)\s*=\s*(\S.*)")
-_KNOWN = re.compile(r"Job ID: \d+\s+Cluster: \S|\s*Command being timed: \"|HPCG-Benchmark\s")
+_KNOWN = re.compile(
+    r"Job ID: \d+\s+Cluster: \S|\s*Command being timed: \"|HPCG-Benchmark\s"
+    r"|=+\s*MLPerf Results Summary|=+\s*qname +\S"
+)
 """Beginnings of texts that are one run."""
 _BEHIND = re.compile(r"(?<=[\d%A-Za-z/])(?:\s+of\s\d.*|\s+[\[(].*)")
 """What stands behind a number and its unit: ``12.3% of 01:02:03 core-walltime``."""
 
 
-def _pair(line: str) -> tuple[str, str] | None:
+def _pair(line: str, *, accounts: bool = False) -> tuple[str, str] | None:
     """The name and the value in a line that has one of each."""
     text = line.strip()[:MAX_LINE]
-    match = _BY_COLON.fullmatch(text) or _BY_EQUAL.fullmatch(text)
+    match = (
+        _BY_BLANKS.fullmatch(text)
+        if accounts
+        else _BY_COLON.fullmatch(text) or _BY_EQUAL.fullmatch(text)
+    )
     if match is None or text.startswith("{"):
         return None
     value = match[2].strip().strip('"')
@@ -69,11 +80,12 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """One record a block."""
     rest = iter(lines)
     head = list(islice(rest, LOOKED_AT))
-    pairs = (pair for pair in map(_pair, head) if pair is not None and not is_secret(pair[0]))
+    read = partial(_pair, accounts=_ACCOUNTS.match("".join(head[:2])) is not None)
+    pairs = (pair for pair in map(read, head) if pair is not None and not is_secret(pair[0]))
     first = _begins(head) or next((name for name, _ in pairs), "")
     run: dict[str, Any] = {}
     for line in chain(head, rest):
-        pair = _pair(line)
+        pair = read(line)
         if pair is None or is_secret(pair[0]):
             continue
         if pair[0] == first and run:

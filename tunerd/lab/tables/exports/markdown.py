@@ -7,11 +7,13 @@ from typing import Any
 from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
 from tunerd.lab.tables.header_rows import distinct_names
 
-__all__ = ["EXPORTER"]
+__all__ = ["EXPORTER", "Header", "rows_of_longest"]
 
 _CELL = r"[ \t]*:?-+:?[ \t]*"
 _ALIGNED = re.compile(rf"\|?{_CELL}(?:\|{_CELL})*\|?")
 _BETWEEN = re.compile(r"(?<!\\)\|")
+_WIKI = re.compile(r"\|\|(?:[^|\n]+\|\|){2,}")
+"""The names of columns in Jira and Confluence."""
 _MARKS = " *`"
 """What makes a cell bold, or code."""
 MOST_HELD = 16 << 20
@@ -26,10 +28,16 @@ def _is_log(start: str) -> bool:
 
 
 def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """One record a row of the longest table. Those with the same names are one."""
+    return rows_of_longest(_rows(lines))
+
+
+def rows_of_longest(
+    rows: Iterator[tuple[Header, dict[str, str | None]]],
+) -> Iterator[Mapping[str, Any]]:
+    """The rows of the longest of several tables, from rows that each have the names of their
+    columns. Tables with the same names are one."""
     held: dict[Header, list[dict[str, str | None]]] = {}
     size = 0
-    rows = _rows(lines)
     for header, row in rows:
         held.setdefault(header, []).append(row)
         size += sum(len(cell or "") for cell in row.values())
@@ -47,7 +55,10 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[Header, dict[str, str | None]]
     header: Header = ()
     for line in lines:
         cells = _cells(line)
-        if "-" in line and "|" in line and _ALIGNED.fullmatch(line.strip()):
+        if _WIKI.fullmatch(line.strip()):
+            cells = [name.strip(_MARKS) for name in line.strip().strip("|").split("||")]
+            header = distinct_names(cells)
+        elif "-" in line and "|" in line and _ALIGNED.fullmatch(line.strip()):
             names = [name or f"column_{place}" for place, name in enumerate(above, 1)]
             header = distinct_names(names) if len(cells) == len(names) > 1 else ()
         elif "|" not in line:

@@ -1,12 +1,15 @@
-"""Tables in which one setting runs along the columns: ``1 threads``, ``8 threads``, ``64 threads``.
+"""Tables in which one setting runs along the columns: ``1 threads``, ``8 threads``, ``64 threads``;
+and those with one setting down and one across, whose corner is empty or names both.
 
 Each cell is a run. Percentiles, epochs and repeats stand along columns too; these set nothing.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 
+from tunerd.core.observation import Scalar
 from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.exports.base import (
     INPUT,
@@ -26,7 +29,7 @@ __all__ = ["EXPORTER"]
 FEWEST = 3
 """Columns from which on they are of one setting."""
 _NUMBERED = re.compile(r"(\D*?)[ _=-]?(\d+)[ _-]?(\D*)")
-_RESULT, _SETTING = "value", "columns"
+_RESULT, _SETTING, _DOWN = "value", "across", "down"
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
@@ -35,6 +38,8 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     Numbers that count on are indices, few values were chosen, and what is left over must be
     settings: else a parameter for each layer would be taken for a result.
     """
+    if (crossed := _crossed(head)) is not None:
+        return crossed
     read = {column: _NUMBERED.fullmatch(column.strip()) for column in head.columns}
     cells = [column for column, match in read.items() if match is not None]
     around = {(m[1].strip().lower(), m[3].strip().lower()) for m in read.values() if m is not None}
@@ -52,20 +57,95 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         return None
     if 2 * len(set(values)) <= len(values):
         return None
+    return _detected(shared, dict(zip(cells, places, strict=True)), setting)
+
+
+def _detected(
+    shared: Sequence[str],
+    cells: Mapping[str, Scalar],
+    setting: str,
+    down: str = "",
+) -> DetectedExport:
+    """The table with a row for each cell; ``down`` is what the first column is called then."""
     hints = {
         setting: ColumnHint(INPUT, "runs along the columns"),
         _RESULT: ColumnHint(
             "objective", "what the cells have", None, 0.6, "maximize", "nothing says which way", 0.2
         ),
     }
+    if down:
+        hints[shared[0]] = ColumnHint(INPUT, "runs down the first column", down)
+    across = tuple(cells)
     return DetectedExport(
         "pivoted",
         "a table with one setting along its columns",
-        (cells[0], cells[-1]),
+        (across[0], across[-1]),
         hints,
-        reshape=_unpivoted(shared, dict(zip(cells, places, strict=True)), setting),
+        reshape=_unpivoted(shared, cells, setting),
         columns=(*shared, setting, _RESULT),
     )
+
+
+_CORNER = re.compile(r"\s*([^\\/|↓→,]+?)\s*[\\/|↓→,]+\s*([^\\/|↓→,]+?)\s*[↓→]?\s*")
+MOST_APART = 100.0
+"""How many times the median of one column may be that of another, where all hold the same."""
+
+
+def _crossed(head: TableHead) -> DetectedExport | None:
+    """A table with one setting down and one across. Where the corner names none of both, columns
+    that are called like anything known are columns of their own, and rows that count up have an
+    index there."""
+    corner, *across = head.columns or ("",)
+    numbers = [_numbers(head, column) for column in across]
+    if len(across) < 2 or len(head.rows) < 2 or not all(numbers):
+        return None
+    firsts = [str(value) for value in head.values(corner)]
+    named = _CORNER.fullmatch(corner)
+    if len(set(firsts)) != len(head.rows) or (named is None and corner != _UNNAMED):
+        return None
+    cells = {column: _value(column) for column in across}
+    if named is not None:
+        known = [read_name(name).weights for name in named.groups()]
+        if not all(max(weights.values(), default=0.0) >= 2 for weights in known):
+            return None
+        return _detected((corner,), cells, named[2], named[1])
+    values = list(cells.values())
+    of_numbers = not any(isinstance(value, str) for value in values)
+    rising = of_numbers and all(a < b for a, b in pairwise(values))  # type: ignore[operator]
+    words = not of_numbers and not any(map(_is_known, across))
+    medians = [abs(median(column)) for column in numbers]
+    alike = max(medians) <= MOST_APART * min(medians)
+    counted = [_value(first) for first in firsts] in [
+        list(range(k, k + len(firsts))) for k in (0, 1)
+    ]
+    if not (rising or words) or not alike or (counted and not rising):
+        return None
+    return _detected((corner,), cells, _SETTING, _DOWN)
+
+
+_UNNAMED = "column_1"
+
+
+def _is_known(name: str) -> bool:
+    """Whether a word is called like a setting or a measurement, and is none of its values."""
+    read = read_name(name)
+    return (
+        max(read.weight("parameter") - 1, read.weight("context") - 1, read.weight("measured")) >= 2
+    )
+
+
+def _numbers(head: TableHead, column: str) -> list[float]:
+    """What stands in a column, where that is nothing but numbers."""
+    values = head.values(column)
+    return [float(value) for value in values] if is_numeric(values) else []
+
+
+def _value(text: str) -> Scalar:
+    """The number in a text, else the text."""
+    if not is_numeric([text]):
+        return text
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 
 def _is_chosen(column: str, head: TableHead) -> bool:
@@ -91,7 +171,7 @@ def _setting(before: str, behind: str, places: Sequence[int]) -> str:
     )
 
 
-def _unpivoted(shared: Sequence[str], cells: dict[str, int], setting: str) -> Reshape:
+def _unpivoted(shared: Sequence[str], cells: Mapping[str, Scalar], setting: str) -> Reshape:
     def reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
         for row in rows:
             if not isinstance(row, TableRow):

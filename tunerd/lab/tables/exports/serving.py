@@ -28,20 +28,22 @@ _MEASURED = re.compile(
     r"|total_(?:num_)?tokens|(?:\w+_)?(?:power|energy|temperature|utili[sz]ation)(?:_\w+)?"
     r"|(?:\w+_)?(?:prefill|decode|total|overall)_(?:latency|throughput)(?:_\w+)?"
     r"|(?:total|avg|max|min|p\d\d)_?(?:sequence_)?latency(?:[_(].*)?|num_(?:error_)?samples"
-    r"|rtfx|server_info.*|kv_cache_usage\w*|gpu_(?:mem|memory)_(?:used|peak|mean)\w*",
+    r"|inferences/second|(?:server|client|network\+server)_(?:send|recv|queue|compute_\w+|send/recv)"
+    r"|p\d\d_latency|rtfx|server_info.*|kv_cache_usage\w*|gpu_(?:mem|memory)_(?:used|peak|mean)\w*",
     re.IGNORECASE,
 )
 _CLEAR = re.compile(
     rf"{_STATISTIC}_(?:ttft|tpot|itl|e2el|e2e_latency|intertoken_latency)(?:_ms|_s)?"
     r"|(?:request|output|input|total_token|total|token|seq|overall|system_output|system_total)"
     r"_(?:token_)?(?:throughput|goodput)(?:[_(/].*)?|median_decode_throughput|prefill_throughput"
-    r"|system_(?:output|total)_throughput_tok_s",
+    r"|system_(?:output|total)_throughput_tok_s|inferences/second|(?:server|client|network\+server)_\w+"
+    r"(?:/\w+)?",
     re.IGNORECASE,
 )
 _OBJECTIVES = names("""
     output_throughput system_output_throughput_tok_s output_token_throughput
     total_token_throughput total_throughput token_throughput(token/sec) overall_throughput
-    system_total_throughput_tok_s request_throughput request_throughput_req_s
+    system_total_throughput_tok_s request_throughput request_throughput_req_s inferences/second
 """)
 _CONTEXT = frozenset(
     names("""
@@ -92,11 +94,13 @@ def _records(document: Any) -> Iterable[Mapping[str, Any]] | None:
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
-    leaves = {c: c.rpartition(".")[2].replace("-", "_") for c in head.columns}
+    leaves = {c: re.sub(r"[- ]", "_", c.rpartition(".")[2]) for c in head.columns}
     clear = [column for column, leaf in leaves.items() if _CLEAR.fullmatch(leaf)]
     latencies = [c for c in clear if re.search(r"ttft|tpot|itl|e2e|intertoken", c, re.IGNORECASE)]
     speeds = [column for column in clear if column not in latencies]
-    served = set(leaves.values()) & (_CONTEXT | _TUNED | {"num_prompts", "completed", "backend"})
+    served = set(leaves.values()) & (
+        _CONTEXT | _TUNED | {"num_prompts", "completed", "backend", "Concurrency"}
+    )
     if not (len(clear) >= 3 and served) and not (len(speeds) >= 2 and len(served) >= 2):
         return None
     hints = {column: _hint(column, leaf) for column, leaf in leaves.items()}
@@ -116,6 +120,8 @@ def _recognise(head: TableHead) -> DetectedExport | None:
 
 def _maker(head: TableHead) -> str:
     columns = set(head.columns)
+    if "Inferences/Second" in columns:
+        return "Triton's perf_analyzer"
     backends = {str(backend).lower() for backend in head.values("backend")[:50]}
     if any(column.startswith(("performance.", "world_info.")) for column in columns) or any(
         "(token/sec)" in column for column in columns
@@ -137,7 +143,7 @@ def _hint(column: str, leaf: str) -> ColumnHint | None:
         return ColumnHint("ignored", "is how long the benchmark ran, or a list of each request")
     if name in _CONTEXT:
         return ColumnHint("context", "what was served", leaf, 0.9)
-    if name in _TUNED:
+    if name in _TUNED or column == "Concurrency":  # of Triton's perf_analyzer, which sets it
         return ColumnHint("parameter", "how it was served", leaf, 0.9)
     if _MEASURED.fullmatch(name) or column.startswith("performance."):
         return ColumnHint("metric", "measured by the benchmark", leaf)

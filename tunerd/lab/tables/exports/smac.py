@@ -1,4 +1,5 @@
-"""SMAC's ``runhistory.json``: trials, and apart from them the configurations by their ids."""
+"""SMAC's ``runhistory.json``: trials, and apart from them the configurations by their ids; and the
+same of HpBandSter in two files, ``configs.json`` and ``results.json``."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from tunerd.lab.tables.exports.base import (
     names,
 )
 
-__all__ = ["EXPORTER"]
+__all__ = ["EXPORTER", "hpbandster_trials"]
 
 _CONFIG, _COST = "config.", "cost"
 _KEY = names("config_id instance seed budget")
@@ -87,6 +88,29 @@ def _rows(
         }
 
 
+def hpbandster_trials(
+    configs: Iterable[Any], results: Iterable[Any]
+) -> Iterator[Mapping[str, Any]]:
+    """The trials of HpBandSter, from the lines of its two files."""
+    by_id = {str(line[0]): line[1] for line in configs if isinstance(line, list) and len(line) > 1}
+    trials = []
+    for line in results:
+        if isinstance(line, list) and len(line) == 5:
+            times, result = mapping(line[2]), line[3]
+            cost = result.get("loss") if isinstance(result, dict) else result
+            trials.append(
+                {
+                    "config_id": str(line[0]),
+                    "budget": line[1],
+                    "cost": cost,
+                    "starttime": times.get("started"),
+                    "endtime": times.get("finished"),
+                    "status": "CRASHED" if cost is None else "SUCCESS",
+                }
+            )
+    return _rows(trials, by_id, {})
+
+
 def _word(status: Any) -> str:
     """The name of a status, ``SUCCESS``, by its number or as version 1 wrote it."""
     if isinstance(status, int) and 0 <= status < len(_BY_NUMBER):
@@ -108,7 +132,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     }
     hints[costs[0]] = ColumnHint(
         "objective",
-        "SMAC's cost",
+        "the cost",
         None,
         0.9 if len(costs) == 1 else 0.5,
         "minimize",
@@ -123,7 +147,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     hints["endtime"] = ColumnHint("finished_at", "when the trial ended")
     hints["status"] = ColumnHint("status", "how the trial ended")
     marks = ("data", "configs", "config_origins")
-    return DetectedExport("smac", "a runhistory of SMAC", marks, hints)
+    return DetectedExport("smac", "trials of SMAC or HpBandSter", marks, hints)
 
 
 EXPORTER = ExportFormat("smac", _recognise, _records)

@@ -81,6 +81,7 @@ def _is_header(cells: Sequence[str], width: int) -> bool:
 
 
 _DELIMITED = re.compile(r"[,;|\t{}<>]")
+_NO_TABLE = re.compile(r"=+\s+MLPerf ")
 
 
 def _is_log(start: str) -> bool:
@@ -88,6 +89,8 @@ def _is_log(start: str) -> bool:
     layout = (
         _layout(lines[:-1] if len(start) >= 1 << 16 else lines) if len(lines) > FEWEST else None
     )
+    if _NO_TABLE.match(start):
+        return False
     return layout is not None and _DELIMITED.search(lines[layout[1]]) is None
 
 

@@ -1,5 +1,6 @@
 """What load generators and small benchmarks print at the end of a run: wrk, hey, ab, k6, YCSB,
-redis-benchmark, iperf3, STREAM, cassandra-stress, HammerDB, perf stat, dd, stress-ng.
+redis-benchmark, iperf3, STREAM, cassandra-stress, HammerDB, perf stat, dd, stress-ng, h2load,
+db_bench of RocksDB, IOR.
 
 A program is a table of patterns. A group of a pattern is a column. Its name says how the text is
 read: what ends in ``_s`` is a duration in seconds, what has ``bytes`` a size, anything else a
@@ -181,6 +182,31 @@ _FORMATS = (
          rf"^(?P<copied_bytes>\d{{1,20}}) bytes transferred in (?P<time_s>{_N}) secs "
          r"\((?P<copied_bytes_per_s>\d+) bytes/sec\)"),
         "copied_bytes_per_s"),
+    SummaryFormat(
+        "h2load", r"^finished in [\d.]+\w+, [\d.]+ req/s", r"starting benchmark",
+        (r"spawning thread #\d+: (?P<clients>\d+) total client",
+         r"Application protocol: (?P<protocol>\S+)",
+         rf"finished in \S+, (?P<requests_per_s>{_N}) req/s, (?P<received_bytes_per_s>{_N}\w+)/s",
+         r"requests: (?P<requests>\d+) total, .* (?P<errors>\d+) failed,",
+         r"time for request:\s+(?P<latency_min_s>\S+)\s+(?P<latency_max_s>\S+)"
+         r"\s+(?P<latency_mean_s>\S+)"),
+        "requests_per_s", "clients", "protocol",
+        {"c": "clients", "n": "requests", "t": "threads", "m": "streams", "D": "duration"}),
+    SummaryFormat(
+        "db_bench", r"^\w+[ \t]+:[ \t]+[\d.]+ micros/op ", r"\w+\s+:\s+[\d.]+ micros/op|Keys:\s+\d",
+        (r"Keys:\s+(?P<key_size>\d+) bytes", r"Values:\s+(?P<value_size>\d+) bytes",
+         r"Entries:\s+(?P<entries>\d+)", r"Compression: (?P<compression>\w+)",
+         rf"^(?P<test>\w+)\s+:\s+(?P<latency_mean_us>{_N}) micros/op",
+         rf"micros/op (?P<operations_per_s>{_N}) ops/sec",
+         rf"; +(?P<mb_per_s>{_N}) MB/s"),
+        "operations_per_s", "compression", "test key_size value_size entries"),
+    SummaryFormat(
+        "ior", r"^IOR-\d", r"IOR-\d",
+        (r"Command line\s+: (?P<command>.+)", r"api\s+: (?P<api>\S+)",
+         r"access\s+: (?P<access>\S+)", r"nodes\s+: (?P<nodes>\d+)", r"tasks\s+: (?P<tasks>\d+)",
+         r"xfersize\s+: (?P<transfer_bytes>.+)", r"blocksize\s+: (?P<block_bytes>.+)",
+         rf"Max (?P<X>Write|Read):\s+(?P<X_mib_per_s>{_N}) MiB/sec"),
+        "write_mib_per_s", "tasks transfer_bytes block_bytes", "api access nodes"),
     SummaryFormat(
         "stress-ng", r"^stress-ng: \w+:[ \t]+\[\d+\] stressor[ \t]+bogo ops",
         r"stress-ng: \w+:\s+\[\d+\] dispatching hogs",

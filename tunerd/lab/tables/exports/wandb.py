@@ -1,7 +1,6 @@
 """Weights & Biases: the table that its page exports, and what its API's example writes."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.exports.base import (
@@ -9,14 +8,12 @@ from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
     ExportFormat,
-    ReadOptions,
-    Rows,
     Statuses,
     TableHead,
     in_words,
 )
 from tunerd.lab.tables.exports.literals import record_in
-from tunerd.lab.tables.rows import SkippedRows, TableRow, flattened
+from tunerd.lab.tables.exports.records import records_apart
 
 __all__ = ["EXPORTER"]
 
@@ -141,34 +138,17 @@ def _of_api(head: TableHead) -> DetectedExport | None:
     records = [record_in(value) for value in head.values("config")]
     if not records or any(record is None for record in records):
         return None
-    names: dict[str, None] = {}
-    for row in head.rows:
-        names.update(dict.fromkeys(_apart(row.values)))
-    columns = tuple(names)
+    reshape = records_apart(("summary", "config"))
+    columns = head.reshaped(reshape).columns
     return DetectedExport(
         "wandb",
         "runs of Weights & Biases, as its API's example writes them",
         ("summary", "config", "name"),
         _hints(columns),
         _STATUSES,
-        reshape=_reshape,
+        reshape=reshape,
         columns=columns,
     )
-
-
-def _apart(values: Mapping[str, Any]) -> dict[str, Any]:
-    values_apart = dict(values)
-    for name in ("summary", "config"):
-        record = record_in(values.get(name))
-        if record is not None:
-            del values_apart[name]
-            values_apart |= {f"{name}.{key}": value for key, value in flattened(record).items()}
-    return values_apart
-
-
-def _reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
-    for row in rows:
-        yield TableRow(row.number, _apart(row.values)) if isinstance(row, TableRow) else row
 
 
 EXPORTER = ExportFormat("wandb", _recognise)
