@@ -70,7 +70,6 @@ def test_a_table_and_a_compressed_file_are_read(tmp_path: Path) -> None:
         ("a.csv", "when,a\n1,2\n", "line 1: expected the columns time and context"),
         ("a.csv", "time,a\nyesterday,2\n", "line 2: expected a number, not 'yesterday'"),
         ("a.csv", "time,a\n1,2,3\n", "line 2: 3 columns, expected 2"),
-        ("a.csv", "time,a b\n1,2\n", "not TOML"),
         ("long.swf", f"1 0 0 1e300 {' '.join(['1'] * 14)}\n", "line 1: no run time: 1e+300"),
         ("late.csv", "time,queue\n9999-12-31T23:00:00,1\n", "line 2: no time: 2.53402e+11"),
         ("wide.csv", f"time,queue\n1,{'x' * 200_000}\n", "field larger than field limit"),
