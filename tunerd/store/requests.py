@@ -39,6 +39,14 @@ class InsertedRequests:
     """Those whose id is known with other content; not kept."""
 
 
+# A tuner asks before each step, idle or not. Made anew each time it costs four times as much.
+_WAITING = (
+    sa.select(requests.c.study, sa.func.count().label("waiting"))
+    .where(requests.c.answered_at.is_(None))
+    .group_by(requests.c.study)
+)
+
+
 class RequestReads(StoreReads):
     """Looking at requests."""
 
@@ -57,13 +65,8 @@ class RequestReads(StoreReads):
 
     def requests_waiting(self) -> dict[str, int]:
         """How many wait for an answer, by study."""
-        statement = (
-            sa.select(requests.c.study, sa.func.count().label("waiting"))
-            .where(requests.c.answered_at.is_(None))
-            .group_by(requests.c.study)
-        )
         with self._reading() as connection:
-            return {row.study: row.waiting for row in connection.execute(statement)}
+            return {row.study: row.waiting for row in connection.execute(_WAITING)}
 
     def request(self, number: int) -> RequestRow | None:
         """One request; None where there is none of this number."""

@@ -59,14 +59,17 @@ class GenerationOutcome:
     """Published; it was current already; refused, because it is an earlier generation's."""
 
 
+# A tuner asks before each step, idle or not. Made anew each time it costs four times as much.
+_STUDIES = sa.select(studies).order_by(studies.c.name)
+
+
 class StudyReads(StoreReads):
     """Asking for studies."""
 
     def studies(self) -> list[StudyRow]:
         """All studies by name. Cheap: ask as often as you like for new observations."""
         with self._reading() as connection:
-            rows = connection.execute(sa.select(studies).order_by(studies.c.name))
-            return list(map(_study, rows))
+            return list(map(_study, connection.execute(_STUDIES)))
 
     def study(self, name: str) -> StudyRow | None:
         """One study; None where there is none of this name."""
