@@ -37,6 +37,7 @@ from tunerd.files import make_folder
 from tunerd.metrics import MetricsExporter
 from tunerd.service.gauges import GaugeSampler
 from tunerd.service.health import HealthMonitor
+from tunerd.service.idle import IdlePause
 from tunerd.service.membership import BEAT_S, Membership, refuse_strangers
 from tunerd.service.systemd import SystemdNotifier
 from tunerd.service.topic_watch import TopicWatch
@@ -68,8 +69,6 @@ STOPPED, CRASHED, MISCONFIGURED = 0, 1, 2
 SWITCH_S = 0.0005
 """How long a thread may keep the interpreter while others want it. A stage gives it up with every
 query and every message; with Python's 5 ms it waited as long each time for a page that is made."""
-IDLE_S = 0.03
-"""Pause of a stage that has nothing to do; part of the time from event to recommendation."""
 TROUBLE_S = 1.0
 STREAM_WAIT_S = 60.0
 """How long a start waits for brokers that are slow or start again. Then it ends, and is started
@@ -442,6 +441,7 @@ class _Daemon:
 
     def _loop(self, stage: Stage) -> None:
         """One stage, step by step, until the daemon stops."""
+        pause = IdlePause()
         try:
             while not self.stop.is_set():
                 try:
@@ -451,8 +451,7 @@ class _Daemon:
                     self.stop.wait(TROUBLE_S)
                     continue
                 self._well(stage.name, worked)
-                if not worked:
-                    self.stop.wait(IDLE_S)
+                self.stop.wait(pause.after(worked))
         except FencedOutError as error:
             self.log.error(
                 "another daemon has taken over; this one ends",

@@ -18,11 +18,10 @@ from typing import Any
 
 from tunerd import logs
 from tunerd.errors import StoreUnavailableError
+from tunerd.service.idle import IdlePause
 from tunerd.settings import Settings, restore_settings
 from tunerd.telemetry import DependencyUnreachable, Report, StageProgressed, TunerReady, dump_report
 
-IDLE_S = 0.05
-"""Pause when there is nothing to do; part of the time from an event to its recommendation."""
 TROUBLE_S = 1.0
 HEARTBEAT_S = 1.0
 """How often it says that it is there when there is nothing to do."""
@@ -92,7 +91,7 @@ def _run(
     lightgbm()  # what it lacks is the machine's trouble, and no study's
     pipe = PipeListener()
     tune: TuneStage | None = None
-    said_at, trouble = time.monotonic(), ""
+    pause, said_at, trouble = IdlePause(), time.monotonic(), ""
     while not stop.is_set():
         try:
             if tune is None:
@@ -111,12 +110,10 @@ def _run(
             stop.wait(TROUBLE_S)
         else:
             trouble = ""
-            if worked:
-                continue
-            if time.monotonic() - said_at > HEARTBEAT_S:
+            if not worked and time.monotonic() - said_at > HEARTBEAT_S:
                 said_at = time.monotonic()
                 pipe.hear(StageProgressed(stage="tune", worked=False))
-            stop.wait(IDLE_S)
+            stop.wait(pause.after(worked))
     if tune is not None:
         with suppress(StoreUnavailableError):  # leases run out by themselves
             tune.close()
