@@ -99,7 +99,7 @@ class CheckpointManager:
                 lines.append(LogEvent("checkpoint damaged", detail, wrong=True))
                 continue
             kept |= {row.name, *names}
-        tx.prune_derivations(self.study, KEEP_DERIVATIONS, now - FOLLOWED_FOR)
+        tx.prune_derivations(self.study, KEEP_DERIVATIONS, tx.no_later(now) - FOLLOWED_FOR)
         tx.delete_checkpoints(self.study, [row.name for row in rows if row.name not in kept])
         return lines
 

@@ -124,7 +124,7 @@ class ForecastStage:
             return False
         if self._pruned_at is None or (now - self._pruned_at).total_seconds() >= PRUNE_EVERY_S:
             with self.store.transaction() as tx:
-                tx.prune_signals(now)
+                tx.prune_signals(tx.no_later(now))
             self._pruned_at = now
         used: set[_SignalKey] = set()
         for name, study in rows.items():

@@ -179,6 +179,7 @@ class HalfJoiner:
             return
         waits = timedelta(days=self.settings.halves_wait_days)
         with self.store.transaction() as tx:
+            now = tx.no_later(now)
             pruned = tx.prune_attempts(ended=True, before=now - JOINED_KEPT, limit=TIDY_MOST)
             pruned += tx.prune_attempts(
                 ended=False, before=now - waits - INCOMPLETE_KEPT, limit=TIDY_MOST

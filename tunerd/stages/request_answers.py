@@ -40,7 +40,7 @@ def answer_requests(
             said.answered[answer.outcome.value] += 1
             said.waited_s.append(max((now - row.received_at).total_seconds(), 0.0))
             if row.id % PRUNE_EVERY == 0:
-                tx.prune_requests(books.study.name, now - KEEP)
+                tx.prune_requests(books.study.name, tx.no_later(now) - KEEP)
 
 
 def compute_answer(

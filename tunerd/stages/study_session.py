@@ -354,7 +354,9 @@ class StudySession:
         tx.add_predictions(self.study.name, judged)
         if self.judged_steps % PRUNE_PREDICTIONS_EVERY == 0:
             kept = timedelta(days=self.settings.keep_predictions_days)
-            tx.prune_predictions(self.study.name, now - kept)
+            # By the jobs' own clocks, as history: this machine's may be far ahead.
+            ended = tx.latest_end(self.study.name)
+            tx.prune_predictions(self.study.name, min(now, ended or now) - kept)
         self.judged_steps += 1
 
     # -- saying -----------------------------------------------------------------------------

@@ -3,6 +3,7 @@ lives on the connection of its transaction."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -26,6 +27,11 @@ class StoreWrites(StoreReads):
     def __init__(self, database: Database, connection: sa.Connection) -> None:
         self._database = database
         self._connection = connection
+
+    def no_later(self, now: datetime) -> datetime:
+        """This moment, or the database's where that is earlier: to an instance whose clock is far
+        ahead, all that is young looks old. The clock of SQLite is this machine's."""
+        return now if self._database.is_sqlite else min(now, self._database.now(self._connection))
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
