@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Installation, Said
 from tests.cli.test_status import VALUE, recommend
+from tests.stages.tuning import tamper
 from tunerd.core.decisions.overrides import Override
 from tunerd.metrics import MetricsExporter
 from tunerd.store import OperatorCommand
@@ -298,3 +299,22 @@ def test_the_status_shows_what_stands_and_how_to_answer(
     assert [order["number"] for order in study["orders"]] == [1, 2, 3]
     assert study["waiting_for_approval"] == 1
     assert "@" in study["orders"][0]["who"]
+
+
+@pytest.mark.parametrize("orders", ["null", '["pin"]', '[{"number": 1}]', '{"number": 1}'])
+def test_damaged_orders_are_told_and_not_passed_over(
+    tunerd: Tunerd, installation: Installation, orders: str
+) -> None:
+    options = ("--settings", installation.file)
+    stands(installation, Override(1, "pause"))
+    assert "limits" not in tunerd("status", "llm", *options).out
+    with installation.open_store() as store:
+        tamper(
+            store, "UPDATE study_states SET state = json_set(state, '$.orders', json(?))", orders
+        )
+    shown = " ".join(tunerd("status", "llm", *options).out.split())
+    assert "what was saved of pauses and limits is damaged" in shown
+    (study,) = tunerd("status", "llm", "--json", *options).json["studies"]
+    assert (study["orders"], study["orders_damaged"]) == ([], True)
+    tunerd("lift", "llm", 1, "--why", "over", *options)
+    assert [given.command for given in commands(installation)] == ["lift"]

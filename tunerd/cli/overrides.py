@@ -126,7 +126,10 @@ def lift(file: Path | None, study: str, number: int, why: str, as_json: bool) ->
     with giving(file, why, as_json=as_json) as giver:
         giver.study(study)
         saved = giver.store.study_state(study)
-        standing = [order["number"] for order in saved.state.get("orders", [])] if saved else []
+        try:
+            standing = [order["number"] for order in saved.state.get("orders", [])] if saved else []
+        except (LookupError, TypeError):  # damaged: the daemon knows which stand
+            standing = [number]
         coming = [command.id for command in giver.store.commands(study)]
         if number not in (*standing, *coming):
             numbers = ", ".join(map(str, standing)) or "none"

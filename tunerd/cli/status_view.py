@@ -181,6 +181,14 @@ def _study(study: Mapping[str, Any], now: datetime) -> Text:
 
 def _append_orders(text: Text, study: Mapping[str, Any], now: datetime) -> None:
     """What people have said, and what waits for them to say."""
+    if study["orders_damaged"]:
+        text.append(f"\n  {'limits':<10}", style="not bold yellow")
+        text.append(
+            "cannot be shown: what was saved of pauses and limits is damaged. The daemon goes on "
+            "with those that it knows, and saves them with its next step; at a start it takes "
+            f"them from their commands, which `tunerd commands {study['name']}` lists",
+            style="not bold",
+        )
     for order in study["orders"]:
         paused = order["kind"] == "pause"
         text.append(f"\n  {'paused' if paused else 'limit':<10}", style="not bold yellow")

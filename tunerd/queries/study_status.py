@@ -29,6 +29,7 @@ def study_status(
     state: dict[str, Any] = saved.state if saved else {}
     mode = _mode(generation.text) if generation else None
     states = _states(store, name, mode)
+    orders = _orders(store, generation, state.get("orders", []))
     return {
         "name": name,
         "mode": mode,
@@ -45,7 +46,8 @@ def study_status(
         "pending_commands": overview.pending_commands,
         "unanswered_requests": store.requests_waiting().get(name, 0),
         "ended": state.get("ended", False),
-        "orders": _orders(store, generation, state.get("orders", [])),
+        "orders": orders or [],
+        "orders_damaged": orders is None,
         "waiting_for_approval": states.get("pending", 0) if mode == "approve" else 0,
         "drift": [*drifts(generation, state), *_signal_shifts(store, name)],
         "given_up": _given_up(generation, state),
@@ -82,10 +84,10 @@ def _hardly_ever_the_same(store: "Store", overview: "StudyOverview") -> list[str
 
 
 def _orders(
-    store: "Store", generation: "StudyGeneration | None", standing: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Pauses and limits that stand, with who gave them."""
-    if not standing or generation is None:
+    store: "Store", generation: "StudyGeneration | None", standing: Any
+) -> list[dict[str, Any]] | None:
+    """Pauses and limits that stand, with who gave them; None where nobody can read them."""
+    if standing == [] or generation is None:
         return []
     from tunerd.core.decisions.context_state import UNREADABLE
     from tunerd.core.decisions.overrides import Override, OverrideSet
@@ -93,8 +95,8 @@ def _orders(
 
     try:
         orders = OverrideSet(parse_study(generation.text), map(Override.load, standing))
-    except UNREADABLE:  # the daemon takes them from their commands when it starts
-        return []
+    except UNREADABLE:
+        return None
     listed = []
     for order in orders.standing:
         command = store.command(order.number)

@@ -326,6 +326,8 @@ def attention(digest: StudyDigest, now: datetime) -> list[AttentionNote]:
     if advised >= 20 and not week.following.get("followed"):
         notes.append(("look", "no job followed this week"))
     notes += [("know", order["words"]) for order in status["orders"]]
+    if status["orders_damaged"]:
+        notes.append(("look", "pauses and limits cannot be shown: what was saved is damaged"))
     if status["pinned_model"] is not None:
         notes.append(("know", f"kept to model version {status['pinned_model']}"))
     if status["ended"]:
