@@ -124,7 +124,8 @@ class _RecordedSteps(TuneStage):
         assert self.recorded is not None
         for key in self.recorded.contexts:
             if key not in changes.elsewhere:
-                self._advise(key, books, changes)
+                brief = key in self.recorded.detail.get("brief", ())
+                self._advise(key, books, changes, brief=brief)
         return 0.0
 
 

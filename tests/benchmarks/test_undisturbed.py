@@ -70,3 +70,21 @@ def test_what_others_searched_is_recommended_undisturbed_too(tmp_path: Path) -> 
         # And where their rows do not say so, it shows.
         tamper(tuning.store, "UPDATE tune_steps SET detail = json_remove(detail, '$.elsewhere')")
         assert step_again(tuning.store, NAME, tmp_path / "tampered").differing
+
+
+def test_what_got_a_brief_look_gets_one_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many contexts wait, those that were never searched do."""
+    monkeypatch.setattr("tunerd.stages.tune.BRIEF_ABOVE", 1)
+    monkeypatch.setattr("tunerd.core.decisions.advisor.BRIEF", 4)
+    with another(tmp_path) as tuning:
+        tuning.publish()
+        tuning.add(random_jobs(60))
+        tuning.run(tuning.start())
+        steps = tuning.store.steps(NAME, limit=1000)
+        brief = [key for step in steps for key in step.detail.get("brief", ())]
+        assert len(brief) == len({*brief}) > 1
+        assert step_again(tuning.store, NAME, tmp_path).differing == {}
+        tamper(tuning.store, "UPDATE tune_steps SET detail = json_remove(detail, '$.brief')")
+        assert step_again(tuning.store, NAME, tmp_path / "tampered").differing

@@ -38,7 +38,7 @@ class TestInstances:
         join(store, B, A)
         with store.transaction() as tx:
             assert tx.beat("a", "a/1", ["0", "2"], 17)
-            tx.note_tuner("a", "a/1")
+            tx.note_tuner("a", "a/1", searches_as="21-x")
         first, second = store.instances()
         assert (first.name, first.host, first.partitions, first.lag) == (
             "a",
@@ -46,6 +46,7 @@ class TestInstances:
             ["0", "2"],
             17,
         )
+        assert (first.searches_as, second.searches_as) == ("21-x", None)
         assert (second.name, second.partitions, second.tuner_silent_s) == ("b", [], None)
         # By the database's clock, whatever this machine's is.
         assert first.tuner_silent_s is not None
@@ -54,7 +55,8 @@ class TestInstances:
         with store.transaction() as tx:
             tx.note_tuner("a", "a/1", there=False)
             tx.leave_instance("b", "b/1")
-        assert [(row.name, row.tuner_at) for row in store.instances()] == [("a", None)]
+        left = [(row.name, row.tuner_at, row.searches_as) for row in store.instances()]
+        assert left == [("a", None, None)]
 
     def test_another_process_of_the_name_gets_what_the_former_held(self, store: Store) -> None:
         join(store, A, B)

@@ -105,6 +105,28 @@ def test_a_child_that_was_killed_is_replaced(watch: Watch) -> None:
     assert child.lost == [("", "it was killed by signal 9", False)]
 
 
+def test_who_dies_without_a_word_keeps_no_studies_from_others(watch: Watch) -> None:
+    """Its leases are renewed only while it is well."""
+    child = watch("say nothing", "crash", "wait")
+    child.until(lambda: len(child.lost) == 1)
+    assert not child.tuner.is_well()
+    child.until(lambda: child.tuner.pid is not None)
+    assert not child.tuner.is_well()
+    spoke = watch("ready", "crash", "wait")
+    spoke.until(lambda: len(spoke.lost) == 2)
+    assert spoke.tuner.is_well()  # it is started again, and keeps them
+
+
+def test_a_tuner_process_of_other_files_than_the_daemons_refuses(watch: Watch) -> None:
+    child = watch("begins with its settings")
+    child.tuner.module, child.tuner.arguments = TunerProcess.module, ["--code=otherwise"]
+    child.until(lambda: len(child.lost) == 2)
+    assert {cause.partition(",")[0] for _, cause, _ in child.lost} == {
+        "tunerd's files were replaced since this daemon started"
+    }
+    assert not child.tuner.is_well()
+
+
 def test_who_ends_in_a_search_for_another_instance_helps_nobody_for_a_while(watch: Watch) -> None:
     """And no study is to blame: it may be this instance's tomorrow."""
     child = watch("helping theirs", "crash --alone", "stepped own", "wait")

@@ -80,8 +80,7 @@ def offer(tuning: Tuning, owner: Instance, others: Collection[Instance]) -> list
         if (books := owner.stage._books.get(NAME)) is not None and books.offered:
             return list(books.offered)
         for other in others:
-            assert other.stage.placement is not None
-            other.stage.placement.look([NAME])  # and it is seen to be there
+            other.stage._placed(tuning.store.studies())  # and it is seen to be there
     raise AssertionError("nothing was offered")
 
 

@@ -221,6 +221,30 @@ def test_a_damaged_task_ends_nobody_and_is_left_to_the_owner(
     assert tasks(tuning) == 0
 
 
+def test_a_result_that_nobody_wrote_is_searched_again_here(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offered = offer(tuning, owner, [helper])
+    deep = (
+        b'{"state": {"x": ' + b"[" * 10_000 + b"]" * 10_000 + b'}, "advice": null, "problem": ""}'
+    )
+    task = claimed(tuning)
+    with tuning.store.transaction() as tx:
+        assert tx.finish_search(task.id, "b/1", deep)
+    settle(owner, [helper])
+    assert owner.lines.of("study failed") == []
+    assert offered[0] not in elsewhere(tuning.store.steps(NAME, 1000))
+
+
+def test_what_instances_left_is_dropped_by_a_daemon_that_has_the_store_to_itself(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    offer(tuning, owner, [helper])
+    owner.stage.close()
+    tuning.run(tuning.start())
+    assert tasks(tuning) == 0
+
+
 def test_a_study_that_takes_too_long_to_search_elsewhere_is_left_alone(
     tuning: Tuning, owner: Instance, helper: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,12 +341,19 @@ def test_nothing_is_offered_while_old_jobs_are_imported(
     assert [step.detail.get("offered") for step in during] == [None] * len(during)
 
 
-@pytest.mark.parametrize("why", ["switched off", "alone", "busy"])
+@pytest.mark.parametrize(
+    "why", ["switched off", "alone", "busy", "its is switched off", "another build", "it rests"]
+)
 def test_nothing_is_offered_where_nobody_is_to_help(tuning: Tuning, why: str) -> None:
     owner = join(tuning, "a", TuneSettings(share_searches=why != "switched off"))
     tuning.publish()
     assert owner.stage.step()
-    others = [] if why == "alone" else [join(tuning, "b")]
+    theirs = TuneSettings(share_searches=why != "its is switched off")
+    others = [] if why == "alone" else [join(tuning, "b", theirs)]
+    if why == "another build":  # of the same version
+        searcher(others[0]).made_by = "22-otherwise"
+    if why == "it rests":
+        searcher(others[0]).rest(1e9)
     if why == "busy":
         assert others[0].stage.placement is not None
         with tuning.store.transaction() as tx:

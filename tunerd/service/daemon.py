@@ -45,6 +45,7 @@ from tunerd.service.tuner_process import TunerProcess
 from tunerd.settings import Settings, dump_settings, load_settings
 from tunerd.settings.model import HttpSettings
 from tunerd.stages import Stage
+from tunerd.stages.build_info import whole_code
 from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
 from tunerd.stages.prometheus import PrometheusStage
@@ -94,6 +95,7 @@ def run(settings: Settings, stages: Collection[str], file: Path | None) -> int:
     ``file`` is where the settings came from; it is read again on SIGHUP.
     """
     log = logs.configure(settings.log)
+    whole_code()  # as it is now: the files may be replaced later
     sys.setswitchinterval(SWITCH_S)
     daemon = _Daemon(settings, frozenset(stages), file, log)
     try:
@@ -331,6 +333,14 @@ class _Daemon:
             "others": [row.name for row in members.others],
         }
 
+    @property
+    def _placed(self) -> Sequence[str]:
+        """What the tuner process is told of the other instances."""
+        members = self.members
+        if members is None:
+            return ()
+        return f"--instance={members.name}", f"--owner={members.owner}"
+
     def _start_tuner(self, open_until_end: ExitStack) -> TunerProcess | None:
         if "tune" not in self.stages:
             return None
@@ -343,9 +353,7 @@ class _Daemon:
             on_report=self._heard_from_tuner,
             on_exit=self._lost_tuner,
             on_return=self._tried_again,
-            arguments=()
-            if self.members is None
-            else (f"--instance={self.members.name}", f"--owner={self.members.owner}"),
+            arguments=[f"--code={whole_code()}", *self._placed],
         )
         if self.members is not None:
             self.members.tuner_is_well = tuner.is_well

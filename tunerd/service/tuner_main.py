@@ -20,9 +20,12 @@ from tunerd import logs
 from tunerd.errors import StoreUnavailableError
 from tunerd.service.idle import IdlePause
 from tunerd.settings import Settings, restore_settings
+from tunerd.stages.build_info import whole_code
 from tunerd.telemetry import DependencyUnreachable, Report, StageProgressed, TunerReady, dump_report
 
 TROUBLE_S = 1.0
+FILES_REPLACED = 3
+"""Exit code where tunerd's files are others than the daemon was started from."""
 HEARTBEAT_S = 1.0
 """How often it says that it is there when there is nothing to do."""
 
@@ -51,9 +54,12 @@ def main() -> int:
         default=0.0,
         help="seconds in which it searches for no other instance",
     )
+    parser.add_argument("--code", default="", help="what the daemon was started from")
     parser.add_argument("--instance", default="", help="name of this one of several instances")
     parser.add_argument("--owner", default="", help="what it holds leases by")
     arguments = parser.parse_args()
+    if arguments.code and arguments.code != whole_code():
+        return FILES_REPLACED  # what the two say to each other may have changed too
     aside = dict(zip(arguments.set_aside, arguments.because, strict=True))
     line, rest = _first_line()
     settings = restore_settings(line)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tunerd.service.tuner_main import FILES_REPLACED
 from tunerd.telemetry import Report, StageProgressed, StepCommitted, StepStarted, load_report
 from tunerd.threads import THREADS
 
@@ -108,6 +109,9 @@ class TunerProcess:
     _was_at_work: bool = False
     """Whether the child used a processor in that step: one that hangs does not."""
     _heard_at: float = float("-inf")
+    _spoke: bool = True
+    """Whether the last child said anything. After one that did not none is well before it does:
+    it would keep studies from other instances that can tune them."""
     _stop_by: float | None = None
 
     def supervise(self) -> None:
@@ -223,7 +227,8 @@ class TunerProcess:
         environment = os.environ | THREADS  # they must be there before the libraries are
         self._began = None
         self._overdue_s, self._was_at_work = None, False
-        self._heard_at = self.clock() + STARTING_S
+        self._heard_at = self.clock() + STARTING_S if self._spoke else float("-inf")
+        self._spoke = False
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
@@ -244,7 +249,7 @@ class TunerProcess:
                     continue  # half a line of a child that was killed
                 if process is not self._process:
                     continue  # the last words of one that was replaced
-                self._heard_at = self.clock()
+                self._heard_at, self._spoke = self.clock(), True
                 if isinstance(report, StepStarted):
                     self._began = _BegunStep(
                         report.study, self.clock(), self._processor_s, report.helping
@@ -263,6 +268,8 @@ class TunerProcess:
             self._listener.join(LAST_WORDS_S)  # which study was it?
         helping = self._began is not None and self._began.helping
         study = self._began.study if self._began and not helping else ""
+        if not self._spoke:
+            self._heard_at = float("-inf")
         cause = self._cause(status, study)
         if helping:  # no fault of a study of this instance
             self._alone_until = now + ALONE_S
@@ -285,6 +292,11 @@ class TunerProcess:
         self.on_exit(study, cause, why)
 
     def _cause(self, status: int, study: str) -> str:
+        if status == FILES_REPLACED:
+            return (
+                "tunerd's files were replaced since this daemon started, and the two would not "
+                "understand each other; restart the daemon"
+            )
         if self._overdue_s is None:
             return (
                 f"it was killed by signal {-status}" if status < 0 else f"it exited with {status}"

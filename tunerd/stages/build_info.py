@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tunerd
 
-__all__ = ["build"]
+__all__ = ["build", "whole_code"]
 
 LIBRARIES = ("numpy", "scipy", "lightgbm", "torch", "optuna")
 """Those whose results reach a recommendation."""
@@ -22,7 +22,8 @@ LIBRARIES = ("numpy", "scipy", "lightgbm", "torch", "optuna")
 @cache
 def build() -> dict[str, str]:
     """Name and version of each part. Reads tunerd's code once: some milliseconds."""
-    versions = {"tunerd": tunerd.__version__, "code": _code(), "python": platform.python_version()}
+    code = _digest(Path(tunerd.__file__).parent / "core")  # the pure core alone decides
+    versions = {"tunerd": tunerd.__version__, "code": code, "python": platform.python_version()}
     for library in LIBRARIES:
         try:
             versions[library] = version(library)
@@ -31,12 +32,16 @@ def build() -> dict[str, str]:
     return versions | {"processor": _processor(), "system": f"{sys.platform}/{platform.machine()}"}
 
 
-def _code() -> str:
-    """Digest of the pure core, which alone decides."""
-    core = Path(tunerd.__file__).parent / "core"
+@cache
+def whole_code() -> str:
+    """Digest of all of tunerd's code as it is on disk when this is first asked for."""
+    return _digest(Path(tunerd.__file__).parent)
+
+
+def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(core.rglob("*.py")):
-        digest.update(path.relative_to(core).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from tunerd import __version__
 from tunerd.store import InstanceRow, Lease, Store, leased_study, study_lease
 
 __all__ = [
@@ -141,8 +140,12 @@ class StudyPlacement:
     """What it holds leases by."""
     clock: Callable[[], float]
     """Monotonic seconds."""
+    made_by: str = ""
+    """Of what build its own searches are."""
+    searches_as: str | None = None
+    """Of what build those for others are; None while it searches for nobody."""
     idle: int = 0
-    """Other instances of this version with little to do, as of the last look."""
+    """Others with little to do that search for others as this one would, as of the last look."""
     held: set[str] = field(default_factory=set)
     """Studies that it holds, as of the last look."""
     _held_since: dict[str, float] = field(default_factory=dict)
@@ -159,15 +162,17 @@ class StudyPlacement:
         if self.clock() - self._looked_at < LOOK_EVERY_S:
             return ()
         with self.store.transaction() as tx:
-            tx.note_tuner(self.instance, self.owner)
+            tx.note_tuner(self.instance, self.owner, searches_as=self.searches_as)
             instances, leases = tx.instances(), tx.leases()
         self._looked_at = self.clock()
         tuners = {self.owner, *(row.owner for row in instances if _looks_for_studies(row))}
         known = {name: lease for lease in leases if (name := leased_study(lease.name)) is not None}
         holders = {study: _holder(known.get(study)) for study in studies}
         loads = {study: _load(known.get(study)) for study in studies}
-        others = (row for row in instances if row.owner != self.owner)
-        self.idle = _count_idle(others, known.values())
+        alike = (
+            row for row in instances if row.owner != self.owner and row.searches_as == self.made_by
+        )
+        self.idle = _count_idle(alike, known.values())
         self._hold({study for study, holder in holders.items() if holder == self.owner})
         settled = {
             study: loads[study]
@@ -229,14 +234,11 @@ def _looks_for_studies(row: InstanceRow) -> bool:
 
 
 def _count_idle(rows: Iterable[InstanceRow], leases: Iterable[Lease]) -> int:
-    """How many of these instances are of this version and have little to do."""
+    """How many of these instances have little to do."""
     loads: defaultdict[str | None, float] = defaultdict(float)
     for lease in leases:
         loads[lease.owner] += lease.load
-    return sum(
-        row.version == __version__ and _looks_for_studies(row) and loads[row.owner] < IDLE
-        for row in rows
-    )
+    return sum(_looks_for_studies(row) and loads[row.owner] < IDLE for row in rows)
 
 
 def _holder(lease: Lease | None) -> str | None:

@@ -25,7 +25,7 @@ from tunerd.core.study_file import parse_study
 from tunerd.core.tuner import Tuner
 from tunerd.errors import NothingFeasibleError, StoreUnavailableError
 from tunerd.events import from_bytes
-from tunerd.stages.build_info import build
+from tunerd.stages.build_info import build, whole_code
 from tunerd.stages.checkpoints import parts_of
 from tunerd.stages.placement import StudyPlacement
 from tunerd.stages.provenance import OfferedSearch, basis_of, tuner_of, whole_basis
@@ -75,8 +75,9 @@ _decode = msgspec.json.Decoder(_SearchResult).decode
 
 @cache
 def made_by() -> str:
-    """Of what build and layout a search is: with another one it might come to something else."""
-    parts = hashlib.sha256(_encode(sorted(build().items()))).hexdigest()
+    """Of what build and layout a search is: with another one it might come to something else. The
+    core decides, but what it is given and what is kept of it is the stages' and the store's."""
+    parts = hashlib.sha256(_encode([sorted(build().items()), whole_code()])).hexdigest()
     return f"{LAYOUT} {parts[:16]}"
 
 
@@ -97,10 +98,9 @@ class SearchOffers:
 
     def begin(self, books: StudySession) -> None:
         """Drop what was offered of the study so far, by whoever held it."""
-        if self.placement is not None:
-            with self.store.transaction() as tx:
-                tx.fence(books.study.name, books.epoch)
-                tx.drop_searches(books.study.name)
+        with self.store.transaction() as tx:
+            tx.fence(books.study.name, books.epoch)
+            tx.drop_searches(books.study.name)
 
     def take_over(self, books: StudySession, changes: StepPlan) -> None:
         """Take over what others came to. What they did not, and what was decided from something
@@ -219,7 +219,7 @@ def _accept(
     try:
         read = _decode(result)
         state = ContextState.load(read.state)
-    except UNREADABLE:  # written by no tunerd of this build
+    except (RecursionError, *UNREADABLE):  # written by no tunerd of this build
         return False
     tuner.take_over(key, state, read.advice, offered.sequence)
     changes.searched[key] = read.problem if read.advice is None else read.advice
@@ -245,6 +245,7 @@ class SearchHelper:
     made_by: str = field(default_factory=made_by)
     """What it can search for."""
     _look_at: float = float("-inf")
+    _rests_until: float = float("-inf")
     _failed: dict[str, float] = field(default_factory=dict)
     """Studies of which a search failed here, and until when their owners go on alone."""
     _helped: dict[str, float] = field(default_factory=dict)
@@ -254,7 +255,12 @@ class SearchHelper:
 
     def rest(self, seconds: float) -> None:
         """Search for nobody for so long."""
-        self._look_at = self.clock() + seconds
+        self._look_at = self._rests_until = self.clock() + seconds
+
+    @property
+    def rests(self) -> bool:
+        """Whether it searches for nobody just now."""
+        return self.clock() < self._rests_until
 
     def step(self, besides: Collection[str]) -> bool:
         """Search one context of a study that is none of ``besides``; says whether there was any."""

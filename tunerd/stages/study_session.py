@@ -97,6 +97,8 @@ class StepPlan:
     """What the watch for drift found among them."""
     searched: dict[str, Advice | str] = field(default_factory=dict)
     """By context key; a text says why nothing is feasible there."""
+    briefly: list[str] = field(default_factory=list)
+    """Context keys, those of :attr:`searched` that got a brief look here."""
     approved: dict[str, int] = field(default_factory=dict)
     """By context key, the command by which an operator said yes to the proposal there."""
     declined: list[str] = field(default_factory=list)

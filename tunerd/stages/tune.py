@@ -37,7 +37,7 @@ from tunerd.stages.provenance import basis_of
 from tunerd.stages.recommendations import StepReport
 from tunerd.stages.request_answers import answer_requests
 from tunerd.stages.retention import HistoryRetention, RetentionLimits
-from tunerd.stages.shared_search import SearchHelper, SearchOffers
+from tunerd.stages.shared_search import SearchHelper, SearchOffers, made_by
 from tunerd.stages.study_session import StepPlan, StudySession
 from tunerd.stages.study_status import following, outside, scores, standing, taken
 from tunerd.store import (
@@ -138,7 +138,9 @@ class TuneStage:
     def __post_init__(self) -> None:
         share = self.settings.share_searches
         self.offers = SearchOffers(self.store, self.placement, self.clock, enabled=share)
-        if (placed := self.placement) is not None and share:
+        if (placed := self.placement) is not None:
+            placed.made_by = made_by()
+        if placed is not None and share:
             self.helper = SearchHelper(
                 self.store,
                 placed.instance,
@@ -235,6 +237,8 @@ class TuneStage:
         two steps all that was learned is saved."""
         if self.placement is None:
             return known
+        helper = None if self.helper is None or self.helper.rests else self.helper
+        self.placement.searches_as = None if helper is None else helper.made_by
         for study in self.placement.look([row.name for row in known]):
             self._drop(study)
             self.placement.give_up(study)
@@ -442,6 +446,8 @@ class TuneStage:
         # campaign's rounds are of a whole look.
         brief = brief and state.searched < 0 and state.campaign is None
         brief = brief and key != books.fallback_key
+        if brief:
+            changes.briefly.append(key)
         began = self.clock()
         changes.basis[key] = basis_of(books.tuner, key, followed, brief=brief)
         try:
@@ -547,6 +553,8 @@ class TuneStage:
             "known": row.last_sequence,  # when a model is fitted depends on what waits
             "scores": msgspec.to_builtins(known),
         }
+        if changes.briefly:
+            detail["brief"] = changes.briefly
         if changes.elsewhere:
             detail["elsewhere"] = {key: at.sequence for key, at in changes.elsewhere.items()}
         if changes.results:

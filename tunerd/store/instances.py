@@ -46,6 +46,8 @@ class InstanceRow:
     """Records of these partitions that it has not read."""
     searched: int = 0
     """Contexts that it searched for others since it joined."""
+    searches_as: str | None = None
+    """Of what build its searches for others are; None where it searches for nobody."""
     silent_s: float = 0.0
     """Seconds since its heartbeat, by the database's clock."""
     tuner_silent_s: float | None = None
@@ -133,10 +135,13 @@ class InstanceWrites(InstanceReads, LeaseWrites, StoreWrites):
             lag=lag,
         )
 
-    def note_tuner(self, name: str, owner: str, *, there: bool = True) -> None:
-        """Say that the instance's tuner process looks for studies, or does no longer."""
+    def note_tuner(
+        self, name: str, owner: str, *, there: bool = True, searches_as: str | None = None
+    ) -> None:
+        """Say that the instance's tuner process looks for studies, or does no longer, and what it
+        can search for others."""
         now = self._database.now(self._connection)
-        self._change(name, owner, tuner_at=now if there else None)
+        self._change(name, owner, tuner_at=now if there else None, searches_as=searches_as)
 
     def note_search(self, name: str, owner: str) -> None:
         """Count a context that the instance searched for another one."""
@@ -174,6 +179,7 @@ def _instance(row: sa.Row[Any], now: datetime) -> InstanceRow:
         partitions=whole_json(row.partitions, f"partitions of instance {row.name!r}", []),
         lag=row.lag,
         searched=row.searched,
+        searches_as=row.searches_as,
         silent_s=(now - row.heartbeat_at).total_seconds(),
         tuner_silent_s=None if tuner_at is None else (now - tuner_at).total_seconds(),
     )

@@ -473,6 +473,7 @@ instances = sa.Table(
     sa.Column("partitions", sa.Text, nullable=False),
     sa.Column("lag", sa.BigInteger),
     sa.Column("searched", sa.BigInteger, server_default=sa.text("0"), nullable=False),
+    sa.Column("searches_as", sa.Text),
 )
 
 search_tasks = sa.Table(

@@ -34,6 +34,7 @@ COMMITS = {
     "0006": "d22c3dbf85f9e5b898663bdf1163462db074a361",
     "0007": "9cfd0ac61809a7ac65d03300d78ae21a39454a50",
     "0008": "9c5a409f81d0bb3af0caf85e2981dcb13497d630",
+    "0009": "185ba085e16edd16c4f22ef9d252202285fa24a0",
 }
 """The last commit of each schema; of the newest, the last one when its store was made."""
 RANDOM, FOLLOWED = 48, 12
@@ -64,7 +65,8 @@ def make(schema: str) -> None:
     with tempfile.TemporaryDirectory(prefix="tunerd-released-") as folder, _code(schema) as code:
         # Without a safe path, the code of this folder would come before that of the worktree.
         environ = {"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}
-        daemon = Daemon(Path(folder), environ=environ)
+        # A section for the store keeps it from being given an empty one of today's schema.
+        daemon = Daemon(Path(folder), environ=environ, settings="[store]\n")
         if schema < "0003":  # they know no such topic
             text = daemon.file.read_text()
             daemon.file.write_text(text.replace('requests = "tunerd.requests"\n', ""))
