@@ -64,6 +64,38 @@ def test_which_way_likelihoods_are_better(name: str, goal: str) -> None:
     assert (read_name(name).goal, read_name(name).goal_sure > 0.5) == (goal, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "goal"),
+    [
+        ("time_to_failure_s", "maximize"),
+        ("mtbf_hours", "maximize"),
+        ("battery_life_min", "maximize"),
+        ("requests_within_slo", "maximize"),
+        ("epochs_to_accuracy", "minimize"),
+        ("time_to_accuracy", "minimize"),
+        ("failed_req/s", "minimize"),
+        ("context_switches_per_sec", "minimize"),
+        ("disk_usage", "minimize"),
+        ("acceptance_rate", "maximize"),
+    ],
+)
+def test_other_words_turn_what_is_better(name: str, goal: str) -> None:
+    """Each of these was the other way round, and "sure", by its last word."""
+    assert (read_name(name).goal, read_name(name).goal_sure > 0.5) == (goal, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("time_saved_s", "latency_headroom", "free_memory", "accuracy_drop", "lost_throughput"),
+        *("unused_bandwidth", "inverse_throughput", "1/latency", "goodput_deficit", "time_to_live"),
+        *("flops_per_token", "energy_savings_pct", "p99_latency_under_slo", "utilization_gap"),
+    ],
+)
+def test_where_other_words_turn_it_it_is_asked(name: str) -> None:
+    assert read_name(name).goal_sure < 0.5
+
+
 def test_a_likelihood_of_the_other_sign_is_asked_about(tmp_path: Path) -> None:
     lines = [f"{a},{b},{-speed(a, b)}" for a, b in GRID]
     guesses, _ = read(saved(tmp_path / "runs.csv", "lr,batch,neg_log_likelihood", lines))
@@ -409,6 +441,23 @@ blocksize           : 64 MiB
 Max Write: {v} MiB/sec (104.86 MB/sec)
 Max Read:  812.50 MiB/sec (104.86 MB/sec)
 """
+MEMTIER = """{a}         Threads
+{b}        Connections per thread
+10000     Requests per client
+
+
+ALL STATS
+Type         Ops/sec     Hits/sec   Misses/sec    Avg. Latency     p50 Latency
+--------------------------------------------------------------------------------
+Sets        12.50          ---          ---         0.41         0.39
+Totals      {v}        10.00      9999.00         0.41         0.39
+"""
+LAMMPS = """LAMMPS (2 Aug 2023)
+Loop time of 9.50 on {b} procs for 100 steps with 32000 atoms
+
+Performance: 123.4 ns/day, 0.2 hours/ns, {v} timesteps/s
+99.8% CPU use with {b} MPI tasks x {a} OpenMP threads
+"""
 QACCT = """==============================================================
 qname        all.q
 hostname     node1
@@ -431,8 +480,10 @@ maxvmem      1.{n}GB
         (DB_BENCH, "operations_per_s", "maximize", "option.threads", {"succeeded": 12}),
         (IOR, "write_mib_per_s", "maximize", "transfer_bytes", {"succeeded": 12}),
         (QACCT, "ru_wallclock", "minimize", "slots", {"succeeded": 9, "failed": 3}),
+        (MEMTIER, "operations_per_s", "maximize", "connections", {"succeeded": 12}),
+        (LAMMPS, "steps_per_s", "maximize", "threads", {"succeeded": 12}),
     ],
-    ids=["h2load", "db_bench", "ior", "qacct"],
+    ids=["h2load", "db_bench", "ior", "qacct", "memtier", "lammps"],
 )
 def test_what_still_more_programs_print(
     text: str, objective: str, goal: str, parameter: str, ended: dict[str, int], tmp_path: Path
@@ -481,6 +532,33 @@ def test_what_may_be_no_list_of_runs_is_never_sure(text: str, doubt: str, tmp_pa
     assert doubt in " ".join(drafted(path)[0].replace("#", "").split())
 
 
+@pytest.mark.parametrize("column", ["Precision", "Prec."])
+def test_a_precision_between_0_and_1_was_measured(column: str, tmp_path: Path) -> None:
+    lines = [f"{a},{b},{0.5 + n / 40:.3f},{0.6 + n % 5 / 30:.3f}" for n, (a, b) in enumerate(GRID)]
+    guesses, _ = read(saved(tmp_path / "runs.csv", f"depth,trees,{column},MCC", lines))
+    assert roles(guesses)[column] in ("metric", "objective")
+    assert roles(guesses)["MCC"] in ("metric", "objective")
+
+
+def test_a_log_with_a_slash_in_its_first_name_is_no_pivot(tmp_path: Path) -> None:
+    """As Stable-Baselines writes the course of a training."""
+    lines = [f"{n},{-200 + n}.5,0.{n}1,{2048 * n}" for n in range(1, 12)]
+    header = "time/iterations,rollout/ep_rew_mean,train/loss,time/total_timesteps"
+    assert open_table(saved(tmp_path / "progress.csv", header, lines)).export is None
+
+
+def test_a_file_of_one_run_is_a_table_within_a_folder(tmp_path: Path) -> None:
+    for users in (10, 20, 40, 80):
+        saved(
+            tmp_path / f"users-{users}_stats.csv",
+            "Type,Name,Request Count,Failure Count,Average Response Time,Requests/s",
+            [f"GET,/,{900 + users},0,40.5,{speed(users, 16)}", ",Aggregated,900,0,40.5,1.5"],
+        )
+    guesses, _ = read(tmp_path)
+    assert guesses.objective.column.name == "Requests/s"
+    assert "users" in roles(guesses)
+
+
 def test_who_says_what_was_tuned_is_not_doubted(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text(series("step,batch,val_loss", "{s},{v:.0f},{w:.4f}"))
@@ -491,6 +569,7 @@ def test_who_says_what_was_tuned_is_not_doubted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
+        ("             JOBID PARTITION     NAME     USER ST       TIME  NODES\n", "sacct"),
         ("Type,Name,Request Count,Failure Count,Median Response Time\nGET,/,9,0,5\n", "Locust"),
         ("Linux 5.14.0 (n1)  03/01/2026  _x86_64_  (64 CPU)\n\n10:00:01  CPU  %user\n", "sysstat"),
     ],

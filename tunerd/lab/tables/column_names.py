@@ -389,6 +389,8 @@ def _goal(
 ) -> _Direction:
     """Which way better is by a name, how sure that is, and why."""
     best = measures[told].goal if told else None
+    if (otherwise := _otherwise(found, best if rate is None else rate.goal)) is not None:
+        return otherwise
     if "neg" in found and best is not None and rate is None:
         turned: Literal["maximize", "minimize"]
         turned = "maximize" if best == "minimize" else "minimize"
@@ -403,8 +405,6 @@ def _goal(
     if len(goals) > 1:
         last = max(measures, key=lambda name: _last_place(found, name))
         return measures[last].goal or best, DOUBTFUL, f"{' and '.join(measures)} pull apart"
-    if best is not None and not _TURNED.isdisjoint(found):
-        return best, DOUBTFUL, "it says how much better or worse something became"
     return best, 0.9, f'by its name ("{told}")'
 
 
@@ -425,7 +425,46 @@ def _said_better(leaf: str, named: _Direction) -> _Direction:
 _TRANSFER = re.compile(r"download|upload|\b(?:down|up|[rt]x|data|traffic|net(?:work)?)\b", re.I)
 
 
-_TURNED = {"improvement", "gain", "saving", "saved", "reduction", "increase", "degradation"}
+_MIN: Literal["minimize"] = "minimize"
+_MAX: Literal["maximize"] = "maximize"
+_TWISTS: tuple[tuple[frozenset[str], Mapping[str, Literal["maximize", "minimize"]], str], ...] = (
+    (word_set("improvement gain saving saved reduction"), {_MIN: _MAX, _MAX: _MAX},
+     "it says how much better something became"),
+    (word_set("increase regression"), {_MIN: _MIN, _MAX: _MAX}, "it says how something changed"),
+    (word_set("drop lost unused wasted waste missed failed deficit gap shortfall penalty decline"
+              " decrease degradation"), {_MAX: _MIN}, "it says what was lost"),
+    (word_set("free available remaining headroom spare"), {_MIN: _MAX}, "it says what was left"),
+    (word_set("inverse reciprocal inv"), {_MIN: _MAX, _MAX: _MIN}, "it says one divided by it"),
+)  # fmt: skip
+"""Words that turn round what is better of a quantity, by which way it was."""
+_LASTS = word_set("uptime mtbf mttf lifetime life survival endurance autonomy")
+_COUNTED_UP = word_set(
+    "epoch step iteration hour minute second day time sample token round trial evaluation"
+)
+_KEPT = word_set("under within in meeting met attainment")
+
+
+def _otherwise(
+    found: Sequence[str], best: Literal["maximize", "minimize"] | None
+) -> _Direction | None:
+    """Which way better is where other words than the quantity's own say it; else ``None``."""
+    until = "failure" in found and not {"to", "between", "until", "before"}.isdisjoint(found)
+    if (until or not _LASTS.isdisjoint(found)) and best != "maximize":
+        return "maximize", LIKELY, "by its name: it lasts, and longer is better"
+    if not {"sla", "slo"}.isdisjoint(found) and not _KEPT.isdisjoint(found):
+        sure = LIKELY if best != "minimize" else DOUBTFUL
+        return "maximize", sure, "by its name: it says how much kept within a bound"
+    if "to" in found[1:-1] and found[found.index("to", 1) - 1] in _COUNTED_UP:
+        sure = DOUBTFUL if "live" in found else 0.9 if best == "minimize" else LIKELY
+        return "minimize", sure, "by its name: it says how much it takes"
+    if "flops" in found[:1] and "per" in found and best == "maximize":
+        return "minimize", DOUBTFUL, "it may be how much there is to do"
+    if found[:1] == ("1",) and len(found) > 1:
+        found = ("inverse", *found)
+    for words_of, turned, why in _TWISTS:
+        if best in turned and not words_of.isdisjoint(found):
+            return turned[best], DOUBTFUL, why
+    return None
 
 
 def _last_place(found: Sequence[str], phrase: str) -> int:

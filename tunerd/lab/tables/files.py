@@ -238,7 +238,7 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
         return TableFile(path, "parquet", _checked(path, parquet_columns(path)), "", reading)
     with open_text(path) as file:
         sample = file.text.read(SAMPLE)
-    start = _start_of_table(path, sample)
+    start = _start_of_table(path, sample, part=reading.part)
     if is_log(start):
         return TableFile(path, "log", _checked(path, _record_keys(path, log_records)), "", reading)
     if is_document(start):
@@ -272,14 +272,14 @@ _NO_NAMES = (
 )
 
 
-def _start_of_table(path: Path, sample: str) -> str:
+def _start_of_table(path: Path, sample: str, *, part: bool) -> str:
     """The beginning of a text that may be a table."""
     start = sample.lstrip()
     if not start:
         raise _wrong(path, "is empty")
     if "\0" in start.partition("\n")[0]:
         raise _wrong(path, "is neither a text table (CSV, JSON lines) nor Parquet")
-    if advice := advice_for(start):
+    if not part and (advice := advice_for(start)):
         raise _wrong(path, advice)
     return start
 

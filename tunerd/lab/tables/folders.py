@@ -196,7 +196,7 @@ def _table_rows(file: Path) -> Iterator[TableRow | UnreadableLine]:
     if file.stat().st_size > MAX_FILE:
         raise OSError(f"has more than {MAX_FILE:,} bytes")
     try:
-        yield from open_table(file, ReadOptions("none")).rows()
+        yield from open_table(file, ReadOptions("none", part=True)).rows()
     except MisconfiguredError as error:
         yield UnreadableLine(0, error.problems[0].message, str(file))
 

@@ -172,6 +172,8 @@ def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:
         capital = _CAPITALS.fullmatch(column.name) is not None and _chosen_sizes(column)
         name = read_name(column.name.lower() if capital else column.name)
         unit = column.written.notation.unit or profile.units.get(column.name, "")
+        if name.words == ("precision",) and column.kind == "float" and _are_shares(column):
+            return replace(read_name("precision_score"), leaf=name.leaf)  # of what is found
         if name.goal is not None or "/" not in unit or rate_of(unit) is None:
             return name
         return replace(read_name(f"{column.name} ({unit})"), leaf=name.leaf)
@@ -185,6 +187,10 @@ def _chosen_sizes(column: ColumnProfile) -> bool:
     """Whether the values are round whole numbers, as sizes are that people set: 8, 96, 1536."""
     whole = [value for value in column.values if isinstance(value, int) and value > 0]
     return len(whole) == column.distinct and all(map(_is_round, whole))
+
+
+def _are_shares(column: ColumnProfile) -> bool:
+    return all(isinstance(value, float) and 0 <= value <= 1 for value in column.values)
 
 
 def _is_round(value: int) -> bool:

@@ -116,7 +116,8 @@ def find_measured(
         silent = not name.said and column.name not in certain and column.name not in results
         if silent and 0 < margin < 3 and sure and explained(column, inputs) < 0.05:
             continue  # drawn at random, like a learning rate: nothing that was chosen explains it
-        if silent and not name.weight("measured") and is_own_valued(column):
+        open_name = column.name not in certain and column.name not in results
+        if open_name and not name.weight("measured") and is_own_valued(column):
             margin = min(margin, A_GUESS)  # a search may have drawn it from a range
         if margin > 0:
             guesses[column.name] = ColumnGuess(

@@ -15,6 +15,7 @@ FEWEST_RUNS = 4
 FEWEST_MOMENTS = 8
 EVEN = 0.02
 """Share by which the steps of a clock may differ."""
+_IDS = {"id", "uuid", "uid", "hash", "sha"}
 _STEPS = {"step", "epoch", "iteration", "time", "timestamp", "elapsed", "timestep", "datetime"}
 
 
@@ -50,7 +51,7 @@ def _doubts(profile: TableProfile, guesses: Collection[ColumnGuess]) -> Iterator
 
 def _names_things(guess: ColumnGuess) -> bool:
     """Whether a column has names of what jobs bring, and not of jobs."""
-    named = guess.column.kind in ("category", "text")
+    named = guess.column.kind in ("category", "text") and _IDS.isdisjoint(guess.name.words)
     return named and guess.role in ("label", "context") and guess.name.weight("context") >= 1
 
 

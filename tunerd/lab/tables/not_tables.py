@@ -37,6 +37,8 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     (r"Linux \S+ \([^()\n]*\)[ \t]+\S+[ \t]+_\w+_[ \t]+\(\d+ CPU\)",
      "is a series of sysstat (sar, iostat): it has a row for each moment and not for each run."
      " Write a line for each run into a CSV: its settings, and what the series were in the mean"),
+    (r"\s*JOBID +PARTITION +NAME +USER +ST +TIME ",
+     "is what Slurm's squeue says of jobs that have not ended; sacct says how they did"),
     (r":::MLL",
      "is MLPerf's log of one run. Write a line for each run into a CSV: its settings, and the"
      " time from run_start to run_stop"),

@@ -163,6 +163,7 @@ _TAKES = word_set("""
 _COSTS = word_set("""
     energy joule joules j kj mj kwh wh cost costs usd dollar dollars eur price carbon co2 error
     errors miss misses failure failures fault faults retry retries drop drops dropped
+    gc gcs switches allocs allocations pauses interrupts migrations failed missed lost
     eviction evictions stall stalls violation violations timeout timeouts loss rejected aborts abort
 """)
 _SPENT = word_set("joule joules j kj kwh wh watt watts w kw usd dollar dollars eur")

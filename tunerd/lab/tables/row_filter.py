@@ -16,7 +16,7 @@ _TOTALS = word_set("""
 """)
 """What only the last row of a table is called."""
 _STATISTICS = word_set("""
-    mean average avg median min max minimum maximum std stdev stddev count mittelwert 25%
+    aggregated mean average avg median min max minimum maximum std stdev stddev count mittelwert 25%
     50% 75% geomean variance all
 """)
 """What such a row may be called, and a setting too: told by where it stands."""

@@ -27,8 +27,6 @@ _NOTHING = frozenset(
 """What stands where a number or a truth value is missing."""
 _NO_NAME = _NOTHING - {"na", "none", "nil", "?"}
 """What stands where a category is missing: ``NA`` and ``none`` are values of many."""
-_TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
-_FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
 
 _STATUS = {status.value: status for status in END_STATUSES} | {
     "ok": Status.SUCCEEDED,
@@ -150,13 +148,8 @@ def truth_in(value: Scalar) -> bool | None:
     Raises:
         ValueError: it is none.
     """
-    if isinstance(value, str):
-        text = value.strip().lower()
-        if text in _NOTHING:
-            return None
-        if text in _TRUE or text in _FALSE:
-            return text in _TRUE
-        value = clean_value(text, "float")  # 1.0, as what passed through floats is written
+    if isinstance(value, str) and is_nothing(value):
+        return None
     truth = clean_value(value, "bool")
     if not isinstance(truth, bool):
         raise ValueError("expected true or false")

@@ -227,7 +227,10 @@ MEASURES = _measures("""
 3 3 min: idle time, overhead, stall, warmup time, user time, sys time, scheduling delay, time std
 3 3 min: transfer time, h2d, d2h, slowdown, prefetch wait, data wait, lock wait
 4 5.5 max: mfu, hfu
-2.5 4 max: utilization, occupancy, efficiency, eff, hit rate, hit ratio, usage, cpu use, gpu use
+2.5 4 max: utilization, occupancy, efficiency, eff, hit rate, hit ratio, gpu use
+2.5 4 max: gpu usage
+2.5 4 any: usage, cpu use
+2.5 4 min: disk usage, swap usage, storage usage
 4 9 max: sypd, simulated year per day
 4 4 max: instruction per cycle, insn per cycle, ipc
 3 7 max: wns, tns, negative slack
@@ -254,6 +257,9 @@ MEASURES = _measures("""
 3.5 3 min!: wer, cer, fid, word error rate, nll, cross entropy, bit per byte, lpips, mape
 3.5 3 min!: slo violation, mean squared error
 3.5 3 max: m ap, m ap50, m ap75, ap50, mrr, r2, dcg
+3 3 max: snr, sinr, pass rate, acceptance rate, accept rate, silhouette
+3 3 min: fpr, fnr, false positive rate, misclassification, tardiness, lateness, mttr, downtime
+3.5 3 max: mcc, kappa, cohen kappa, matthews corrcoef
 3.5 3 max: mean precision, precision score, auroc, exact match
 3.5 3 min: brier, ece, edit distance
 3 6.6 min: regret, optimality gap, wirelength

@@ -107,6 +107,8 @@ class ReadOptions:
     goal: Goal = "maximize"
     header: tuple[str, ...] = ()
     """Names of the columns of a CSV that has none."""
+    part: bool = False
+    """Whether the file is one of a folder: then what is of one run alone is a table too."""
 
 
 Reshape = Callable[[Rows, SkippedRows, ReadOptions], Rows]

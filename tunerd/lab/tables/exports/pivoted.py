@@ -104,21 +104,23 @@ def _crossed(head: TableHead) -> DetectedExport | None:
     if len(set(firsts)) != len(head.rows) or (named is None and corner != _UNNAMED):
         return None
     cells = {column: _value(column) for column in across}
+    values = list(cells.values())
+    of_numbers = not any(isinstance(value, str) for value in values)
+    rising = of_numbers and all(a < b for a, b in pairwise(values))  # type: ignore[operator]
+    words = not of_numbers and not any(map(_is_known, across))
+    if not (rising or words):
+        return None
     if named is not None:
         known = [read_name(name).weights for name in named.groups()]
         if not all(max(weights.values(), default=0.0) >= 2 for weights in known):
             return None
         return _detected((corner,), cells, named[2], named[1])
-    values = list(cells.values())
-    of_numbers = not any(isinstance(value, str) for value in values)
-    rising = of_numbers and all(a < b for a, b in pairwise(values))  # type: ignore[operator]
-    words = not of_numbers and not any(map(_is_known, across))
     medians = [abs(median(column)) for column in numbers]
     alike = max(medians) <= MOST_APART * min(medians)
     counted = [_value(first) for first in firsts] in [
         list(range(k, k + len(firsts))) for k in (0, 1)
     ]
-    if not (rising or words) or not alike or (counted and not rising):
+    if not alike or (counted and not rising):
         return None
     return _detected((corner,), cells, _SETTING, _DOWN)
 

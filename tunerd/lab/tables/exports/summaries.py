@@ -1,6 +1,6 @@
 """What load generators and small benchmarks print at the end of a run: wrk, hey, ab, k6, YCSB,
 redis-benchmark, iperf3, STREAM, cassandra-stress, HammerDB, perf stat, dd, stress-ng, h2load,
-db_bench of RocksDB, IOR.
+db_bench of RocksDB, IOR, memtier_benchmark, kafka-producer-perf-test, LAMMPS.
 
 A program is a table of patterns. A group of a pattern is a column. Its name says how the text is
 read: what ends in ``_s`` is a duration in seconds, what has ``bytes`` a size, anything else a
@@ -207,6 +207,25 @@ _FORMATS = (
          r"xfersize\s+: (?P<transfer_bytes>.+)", r"blocksize\s+: (?P<block_bytes>.+)",
          rf"Max (?P<X>Write|Read):\s+(?P<X_mib_per_s>{_N}) MiB/sec"),
         "write_mib_per_s", "tasks transfer_bytes block_bytes", "api access nodes"),
+    SummaryFormat(
+        "memtier_benchmark", r"^\d+[ \t]+Threads[ \t]*\r?\n\d+[ \t]+Connections per thread",
+        r"\d+\s+Threads$",
+        (r"^(?P<threads>\d+)\s+Threads$", r"^(?P<connections>\d+)\s+Connections per thread",
+         rf"^Totals\s+(?P<operations_per_s>{_N})\s"),
+        "operations_per_s", "threads connections"),
+    SummaryFormat(
+        "kafka-producer-perf-test", r"^\d+ records sent, [\d.]+ records/sec .* 99\.9th",
+        r"\d+ records sent, .* 99\.9th|\S*kafka-producer-perf-test",
+        (rf"records sent, (?P<records_per_s>{_N}) records/sec .* 99\.9th",
+         rf", (?P<latency_mean_ms>{_N}) ms avg latency, (?P<latency_max_ms>{_N}) ms max latency",
+         rf"(?P<latency_p99_ms>{_N}) ms 99th"),
+        "records_per_s"),
+    SummaryFormat(
+        "lammps", r"^LAMMPS \(", r"LAMMPS \(",
+        (r"on (?P<processes>\d+) procs for \d+ steps with (?P<atoms>\d+) atoms",
+         rf"Performance: .*?(?P<steps_per_s>{_N}) timesteps/s",
+         r"with \d+ MPI tasks x (?P<threads>\d+) OpenMP threads"),
+        "steps_per_s", "processes threads", "atoms"),
     SummaryFormat(
         "stress-ng", r"^stress-ng: \w+:[ \t]+\[\d+\] stressor[ \t]+bogo ops",
         r"stress-ng: \w+:\s+\[\d+\] dispatching hogs",

@@ -106,7 +106,7 @@ def _hints(columns: Iterable[str]) -> dict[str, ColumnHint]:
             hints[column] = (
                 ColumnHint("ignored", "is the tool's own note")
                 if own
-                else ColumnHint(INPUT, "stands in the run's config", name)
+                else ColumnHint(INPUT, "stands in the run's config", name.removesuffix(".value"))
             )
         elif first == "summary" and name:
             own = name.startswith(("_wandb", "_step", "gradients/", "graph"))
