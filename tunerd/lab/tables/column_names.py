@@ -462,7 +462,7 @@ def _otherwise(
     if found[:1] == ("1",) and len(found) > 1:
         found = ("inverse", *found)
     for words_of, turned, why in _TWISTS:
-        if best in turned and not words_of.isdisjoint(found):
+        if best is not None and best in turned and not words_of.isdisjoint(found):
             return turned[best], DOUBTFUL, why
     return None
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tunerd.core.observation import Value
 from tunerd.core.study.mapping import JobStatus
 from tunerd.events.foreign import in_words
 from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine
@@ -27,6 +28,7 @@ __all__ = [
     "Statuses",
     "TableHead",
     "argument_hint",
+    "each_row",
     "in_words",
     "is_numeric",
     "is_seed",
@@ -156,12 +158,27 @@ def _reports_note(thing: str, reading: ReadOptions) -> str:
     )
 
 
+def each_row(of: Callable[[Mapping[str, Value]], Mapping[str, Any]]) -> Reshape:
+    """A reshape that makes one row of each."""
+
+    def reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
+        for row in rows:
+            yield TableRow(row.number, of(row.values)) if isinstance(row, TableRow) else row
+
+    return reshape
+
+
+def _of_any_tool(head: TableHead) -> DetectedExport | None:  # noqa: ARG001
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
     """One kind of export."""
 
     key: str
-    recognise: Callable[[TableHead], DetectedExport | None]
+    recognise: Callable[[TableHead], DetectedExport | None] = _of_any_tool
+    """What a table is; where only a text is taken apart, its columns may be of any tool."""
     records: Callable[[Any], Iterable[Mapping[str, Any]] | None] | None = None
     """The records in a JSON document, or ``None`` when it is none of these."""
     asked: Callable[[TableHead], DetectedExport | None] | None = None

@@ -11,13 +11,11 @@ from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
     ExportFormat,
-    ReadOptions,
-    Rows,
     TableHead,
     argument_hint,
+    each_row,
     names,
 )
-from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]
 
@@ -45,13 +43,8 @@ _HEADER = re.compile(r"(.{1,60}?) \[(\w{1,2})\]")
 _NUMBER = re.compile(r"([-+]?\d[\d.,'\u00a0\u202f ]*?)(?: ?([A-Za-zμµ]{1,2}))?")
 
 
-def _plain(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
-    """The rows with times in nanoseconds, sizes in bytes, and a status."""
-    for row in rows:
-        yield TableRow(row.number, _of_row(row.values)) if isinstance(row, TableRow) else row
-
-
-def _of_row(values: Mapping[str, Value]) -> dict[str, Value]:
+def _plain(values: Mapping[str, Value]) -> dict[str, Value]:
+    """A row with times in nanoseconds, sizes in bytes, and a status."""
     row: dict[str, Value] = {}
     for column, value in values.items():
         match = _HEADER.fullmatch(column)
@@ -82,13 +75,13 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     plain = {match[1] if (match := _HEADER.fullmatch(c)) else c for c in head.columns}
     if not {"Method", "Mean"} <= plain or len(plain.intersection(_MARKS)) < 2:
         return None
-    made = head.reshaped(_plain)
+    made = head.reshaped(each_row(_plain))
     if not any(made.values("Mean")):
         return None
     marks = ("Method", "Mean", *head.among(("Error", "StdDev"))[:1])
     title = "a summary of BenchmarkDotNet"
     hints = _hints(made)
-    detected = DetectedExport("benchmark_dotnet", title, marks, hints, reshape=_plain)
+    detected = DetectedExport("benchmark_dotnet", title, marks, hints, reshape=each_row(_plain))
     return replace(detected, columns=made.columns, units={"Mean": "ns"})
 
 

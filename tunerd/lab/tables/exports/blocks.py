@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
+from tunerd.lab.tables.exports.base import ExportFormat
 from tunerd.lab.tables.exports.command_lines import (
     MAX_LINE,
     arguments_of,
@@ -168,10 +168,5 @@ def _lines(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
                 settings[name] = value
 
 
-def _recognise(head: TableHead) -> DetectedExport | None:  # noqa: ARG001
-    """Its columns may be of any tool."""
-    return None
-
-
-BLOCKS = ExportFormat("blocks", _recognise, log=_log, is_log=_is_log)
-PAIRS = ExportFormat("pairs", _recognise, log=_lines, is_log=_has_pairs)
+BLOCKS = ExportFormat("blocks", log=_log, is_log=_is_log)
+PAIRS = ExportFormat("pairs", log=_lines, is_log=_has_pairs)

@@ -8,14 +8,12 @@ from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
     ExportFormat,
-    ReadOptions,
     Reshape,
-    Rows,
     TableHead,
+    each_row,
     names,
 )
 from tunerd.lab.tables.exports.command_lines import arguments_of
-from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER", "options_in", "with_options"]
 
@@ -51,19 +49,14 @@ def with_options(column: str, options: Sequence[str], head: TableHead) -> Reshap
     commands = [_set(row.values, column) for row in head.rows]
     switches = {name for name in options if {c.get(name) for c in commands} == {None, "true"}}
 
-    def reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
-        for row in rows:
-            if not isinstance(row, TableRow):
-                yield row
-                continue
-            given = _set(row.values, column)
-            values = {name: value for name, value in row.values.items() if name != column}
-            missing = {name: "false" if name in switches else None for name in options}
-            yield TableRow(
-                row.number, {**values, **{n: given.get(n, v) for n, v in missing.items()}}
-            )
+    missing = {name: "false" if name in switches else None for name in options}
 
-    return reshape
+    def of_row(row: Mapping[str, Any]) -> dict[str, Any]:
+        given = _set(row, column)
+        values = {name: value for name, value in row.items() if name != column}
+        return {**values, **{n: given.get(n, v) for n, v in missing.items()}}
+
+    return each_row(of_row)
 
 
 def _set(values: Mapping[str, Any], column: str) -> dict[str, str]:

@@ -1,17 +1,18 @@
 """Criterion.rs: its ``raw.csv``, a row for each sample of several iterations of a benchmark."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from tunerd.lab.tables.exports.base import (
     INPUT,
     ColumnHint,
     DetectedExport,
     ExportFormat,
-    ReadOptions,
-    Rows,
     TableHead,
+    each_row,
     is_numeric,
     names,
 )
-from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]
 
@@ -21,17 +22,13 @@ _PER_ITERATION = "time_per_iteration_s"
 _SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
-def _of_one(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
-    """The rows with the time of one iteration: of a sample without any there is none."""
-    for row in rows:
-        if not isinstance(row, TableRow):
-            yield row
-            continue
-        took, count = row.values.get(_MEASURED), row.values.get(_COUNT)
-        seconds = _SECONDS.get(str(row.values.get("unit")))
-        known = seconds is not None and is_numeric([took, count]) and float(str(count)) > 0
-        time = float(str(took)) / float(str(count)) * (seconds or 0.0) if known else None
-        yield TableRow(row.number, {**row.values, _PER_ITERATION: time})
+def _of_one(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with the time of one iteration: of a sample without any there is none."""
+    took, count = values.get(_MEASURED), values.get(_COUNT)
+    seconds = _SECONDS.get(str(values.get("unit")))
+    known = seconds is not None and is_numeric([took, count]) and float(str(count)) > 0
+    time = float(str(took)) / float(str(count)) * (seconds or 0.0) if known else None
+    return {**values, _PER_ITERATION: time}
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
@@ -57,7 +54,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         "samples of Criterion.rs",
         (_MEASURED, _COUNT),
         hints,
-        reshape=_of_one,
+        reshape=each_row(_of_one),
         units={_PER_ITERATION: "s"},
         columns=(*head.columns, _PER_ITERATION),
         notes=(f"a sample is a job: {_PER_ITERATION} is {_MEASURED} by {_COUNT}",),

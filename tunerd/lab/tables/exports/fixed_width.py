@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
+from tunerd.lab.tables.exports.base import ExportFormat
 from tunerd.lab.tables.header_rows import distinct_names
 
 __all__ = ["EXPORTER"]
@@ -45,9 +45,4 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         above = text if text.strip() else above
 
 
-def _recognise(head: TableHead) -> DetectedExport | None:  # noqa: ARG001
-    """Its columns may be of any tool."""
-    return None
-
-
-EXPORTER = ExportFormat("fixed_width", _recognise, log=_log, is_log=_is_log)
+EXPORTER = ExportFormat("fixed_width", log=_log, is_log=_is_log)

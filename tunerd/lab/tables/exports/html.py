@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
-from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
+from tunerd.lab.tables.exports.base import ExportFormat
 from tunerd.lab.tables.exports.markdown import Header, rows_of_longest
 from tunerd.lab.tables.header_rows import distinct_names, joined
 
@@ -148,9 +148,4 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     return rows_of_longest(_rows(lines))
 
 
-def _recognise(head: TableHead) -> DetectedExport | None:  # noqa: ARG001
-    """Its columns may be of any tool."""
-    return None
-
-
-EXPORTER = ExportFormat("html", _recognise, log=_log, is_log=_is_log)
+EXPORTER = ExportFormat("html", log=_log, is_log=_is_log)

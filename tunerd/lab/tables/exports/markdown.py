@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
+from tunerd.lab.tables.exports.base import ExportFormat
 from tunerd.lab.tables.header_rows import distinct_names
 
 __all__ = ["EXPORTER", "Header", "rows_of_longest"]
@@ -75,9 +75,4 @@ def _cells(line: str) -> list[str]:
     return [cell.replace("\\|", "|").strip(_MARKS) for cell in cells[start:end]]
 
 
-def _recognise(head: TableHead) -> DetectedExport | None:  # noqa: ARG001
-    """Its columns may be of any tool."""
-    return None
-
-
-EXPORTER = ExportFormat("markdown", _recognise, log=_log, is_log=_is_log)
+EXPORTER = ExportFormat("markdown", log=_log, is_log=_is_log)

@@ -10,15 +10,13 @@ from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
     ExportFormat,
-    ReadOptions,
     Reshape,
-    Rows,
     TableHead,
+    each_row,
     is_numeric,
     names,
 )
 from tunerd.lab.tables.exports.command_lines import arguments_of
-from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]
 
@@ -101,15 +99,11 @@ def _is_switch(head: TableHead, option: str) -> bool:
 
 
 def _with_switches(switches: Iterable[str]) -> Reshape:
-    def reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
-        for row in rows:
-            if not isinstance(row, TableRow):
-                yield row
-                continue
-            there = {n: "false" if row.values.get(n) is None else "true" for n in switches}
-            yield TableRow(row.number, {**row.values, **there})
+    def with_switches(values: Mapping[str, Any]) -> dict[str, Any]:
+        there = {n: "false" if values.get(n) is None else "true" for n in switches}
+        return {**values, **there}
 
-    return reshape
+    return each_row(with_switches)
 
 
 EXPORTER = ExportFormat("parallel", _recognise, log=_log, is_log=_is_log)

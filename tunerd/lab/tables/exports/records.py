@@ -3,20 +3,18 @@
 NNI, Azure, OpenTuner and Hyperopt write the settings of a trial so.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
     ExportFormat,
-    ReadOptions,
     Reshape,
-    Rows,
     TableHead,
+    each_row,
 )
 from tunerd.lab.tables.exports.literals import apart, record_in
-from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER", "records_apart"]
 
@@ -25,16 +23,11 @@ def records_apart(columns: Collection[str], lists: Collection[str] = ()) -> Resh
     """The rows with what the records in some columns say in columns of their own, and with the
     value alone in those that have ``lists`` of one."""
 
-    def reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
-        for row in rows:
-            if isinstance(row, TableRow):
-                values = apart(row.values, columns) if columns else dict(row.values)
-                values |= {name: _alone(values.get(name)) for name in lists}
-                yield TableRow(row.number, values)
-            else:
-                yield row
+    def of_row(row: Mapping[str, Any]) -> dict[str, Any]:
+        values = apart(row, columns)
+        return values | {name: _alone(values.get(name)) for name in lists}
 
-    return reshape
+    return each_row(of_row)
 
 
 def _alone(value: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from tunerd.lab.tables.exports.base import DetectedExport, ExportFormat, TableHead
+from tunerd.lab.tables.exports.base import ExportFormat
 from tunerd.lab.tables.exports.command_lines import MAX_LINE
 from tunerd.lab.tables.header_rows import distinct_names, like_data
 
@@ -109,9 +109,4 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             yield dict(zip(names, cells, strict=True))
 
 
-def _recognise(head: TableHead) -> DetectedExport | None:  # noqa: ARG001
-    """Its columns may be of any tool."""
-    return None
-
-
-EXPORTER = ExportFormat("spaced", _recognise, log=_log, is_log=_is_log)
+EXPORTER = ExportFormat("spaced", log=_log, is_log=_is_log)

@@ -9,11 +9,9 @@ from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
     ExportFormat,
-    ReadOptions,
-    Rows,
     TableHead,
+    each_row,
 )
-from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]
 
@@ -25,7 +23,7 @@ _STATUSES: Mapping[int, JobStatus] = {0: "succeeded", 6: "timeout", 7: "timeout"
 def _recognise(head: TableHead) -> DetectedExport | None:
     if not head.has("input", "config.entity", "result"):
         return None
-    made = head.reshaped(_reshape)
+    made = head.reshaped(each_row(_job))
     knobs = made.starting(_KNOB)
     hints = {
         knob: ColumnHint("parameter", "a knob of AutoTVM", knob[len(_KNOB) :]) for knob in knobs
@@ -42,15 +40,10 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         "a log of AutoTVM",
         marks,
         hints,
-        reshape=_reshape,
+        reshape=each_row(_job),
         units={_TIME: "s"},
         columns=made.columns,
     )
-
-
-def _reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  # noqa: ARG001
-    for row in rows:
-        yield TableRow(row.number, _job(row.values)) if isinstance(row, TableRow) else row
 
 
 def _job(values: Mapping[str, Any]) -> dict[str, Any]:
