@@ -182,6 +182,15 @@ def test_jobs_without_a_usable_objective_are_told(
     }
 
 
+def test_what_another_version_saved_is_left_out(tunerd: Tunerd, installation: Installation) -> None:
+    """Until the new daemon has learned history anew; the old one may still run."""
+    tuner = {"usability": {"jobs": 310}, "watch": {"active": [{"drift": {"since": "monday"}}]}}
+    with installation.open_store() as store, store.transaction() as tx:
+        tx.save_study_state("llm", {"tuner": tuner}, epoch=0, now=NOW)
+    study = tunerd("status", "--settings", installation.file, "--json").json["studies"][0]
+    assert (study["unusable"], study["drift"]) == (None, [])
+
+
 def test_recommendations_of_a_study(tunerd: Tunerd, installation: Installation) -> None:
     recommend(installation, state="active", proposal=VALUE.replace("r-1", "r-2"))
     said = tunerd("status", "llm", "--settings", installation.file)

@@ -162,7 +162,8 @@ class PrequentialWindow(SavedState):
     ) -> None:
         """Add one job: what was predicted before it was learned, and its score; ``held`` says
         whether that fell into the predicted band."""
-        self.rows = [*self.rows, (context_key, predicted, actual, held)][-self.size :]
+        self.rows.append((context_key, predicted, actual, held))
+        del self.rows[: -self.size]
 
     def arrays(self) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
         """Context keys, predicted and actual scores, oldest first."""

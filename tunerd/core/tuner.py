@@ -31,12 +31,27 @@ from tunerd.core.model.training import Fetch, ModelTrainer
 from tunerd.core.observation import Scalar, Value
 from tunerd.core.outliers import OutlierFilter
 from tunerd.core.recommendation import Advice, Recommendation
+from tunerd.core.saved_state import SavedState
 from tunerd.core.scores import PrequentialWindow
 from tunerd.core.study import Study
 from tunerd.core.usability import ObjectiveUsability
 from tunerd.errors import NothingFeasibleError
 
-__all__ = ["Tuner"]
+__all__ = ["PARTS", "Tuner"]
+
+PARTS: Mapping[str, type[SavedState]] = {
+    "fallback": ContextState,
+    "window": PrequentialWindow,
+    "bands": ConformalBands,
+    "watch": DriftMonitor,
+    "after_change": DriftConsequences,
+    "gains": GainCalibration,
+    "usability": ObjectiveUsability,
+    "plausibility": OutlierFilter,
+}
+"""Of a tuner, what is saved by its fields."""
+_BASIS = ("fallback", "bands", "gains")
+"""Those that advice is made from."""
 
 STALE = 0.2
 """A context is searched again when history grew by this share since its last search."""
@@ -346,15 +361,8 @@ class Tuner(StudyLearner):
         return {
             "sequence": self.sequence,
             "vocabulary": self.features.dump(),
-            "fallback": self.fallback.dump(),
-            "window": self.window.dump(),
-            "bands": self.bands.dump(),
-            "watch": self.watch.dump(),
-            "after_change": self.after_change.dump(),
-            "gains": self.gains.dump(),
-            "usability": self.usability.dump(),
-            "plausibility": self.plausibility.dump(),
             "training": self.training.dump(),
+            **{name: getattr(self, name).dump() for name in PARTS},
         }
 
     def dump_basis(self, key: str) -> dict[str, object]:
@@ -390,12 +398,8 @@ class Tuner(StudyLearner):
         """
         tuner = cls(study, background, only or {})
         tuner.features = FeatureMap(study, state["vocabulary"])
-        tuner.window = PrequentialWindow.load(state["window"])
         tuner.take_basis(state, contexts)
-        tuner.usability = ObjectiveUsability.load(state["usability"])
-        tuner.plausibility = OutlierFilter.load(state["plausibility"])
-        tuner.watch = DriftMonitor.load(state["watch"])
-        tuner.after_change = DriftConsequences.load(state["after_change"])
+        tuner._take(state, PARTS.keys() - _BASIS)
         tuner.training = ModelTrainer(study, tuner.features, background)
         tuner.training.restore(state["training"], parts, steps, tuner.sequence, fetch)
         return tuner
@@ -405,8 +409,10 @@ class Tuner(StudyLearner):
     ) -> None:
         """Take what :meth:`dump_basis` gave and these contexts in the place of one's own, to advise
         on them. Model and vocabulary stay: they must be those of that moment."""
-        self.fallback = ContextState.load(state["fallback"])
-        self.bands = ConformalBands.load(state["bands"])
-        self.gains = GainCalibration.load(state["gains"])
+        self._take(state, _BASIS)
         self.contexts = {key: ContextState.load(saved) for key, saved in contexts.items()}
         self.sequence = state["sequence"]
+
+    def _take(self, state: Mapping[str, Any], parts: Iterable[str]) -> None:
+        for name in parts:
+            setattr(self, name, PARTS[name].load(state[name]))

@@ -117,6 +117,7 @@ def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
     active = state.get("tuner", {}).get("watch", {}).get("active", [])
     if not active or generation is None:
         return []
+    from tunerd.core.decisions.context_state import UNREADABLE
     from tunerd.core.decisions.drift_consequences import DriftConsequences
     from tunerd.core.drift.alarms import Drift, DriftUpdate, Phase
     from tunerd.core.study_file import parse_study
@@ -130,7 +131,7 @@ def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[
     for active_drift in active:
         try:
             drift = Drift.load(active_drift["drift"])
-        except (LookupError, TypeError):
+        except UNREADABLE:
             continue  # kept otherwise by another version; this one's daemon watches anew
         phase: Phase = "grew" if drift.times > 1 else "began"
         event = drift_event(
@@ -189,13 +190,18 @@ def _signal_shifts(store: "Store", study: str) -> list[dict[str, Any]]:
 
 
 def _unusable(generation: "StudyGeneration | None", state: dict[str, Any]) -> dict[str, Any] | None:
-    """How many jobs came without a usable objective; None before there was a job."""
+    """How many jobs came without a usable objective; None before there was a job, and where
+    another version counted them."""
+    from tunerd.core.decisions.context_state import UNREADABLE
     from tunerd.core.usability import ObjectiveUsability
 
-    if generation is None or "usability" not in state.get("tuner", {}):
+    if generation is None:
+        return None
+    try:
+        usability = ObjectiveUsability.load(state["tuner"]["usability"])
+    except UNREADABLE:
         return None
     objective = tomllib.loads(generation.text)["objective"]
-    usability = ObjectiveUsability.load(state["tuner"]["usability"])
     return {
         "metric": objective["metric"],
         "jobs": usability.jobs,

@@ -11,26 +11,19 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from tunerd import __version__
-from tunerd.core.conformal import ConformalBands
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.decisions.decide import gist
-from tunerd.core.decisions.drift_consequences import DriftConsequences
 from tunerd.core.decisions.lifecycle import compose, is_news
 from tunerd.core.decisions.overrides import Override
 from tunerd.core.drift.alarms import DriftUpdate
-from tunerd.core.drift.monitor import DriftMonitor
-from tunerd.core.evidence.gain_calibration import GainCalibration
 from tunerd.core.evidence.prequential import PrequentialRecord
 from tunerd.core.hash_chain import HashChain
 from tunerd.core.learning import QuarantineNews
 from tunerd.core.model.history_weights import Regime
-from tunerd.core.outliers import OutlierFilter
 from tunerd.core.recommendation import Advice, MadeFrom, Recommendation
 from tunerd.core.saved_state import layout_of
-from tunerd.core.scores import PrequentialWindow
 from tunerd.core.study import Study
-from tunerd.core.tuner import Tuner
-from tunerd.core.usability import ObjectiveUsability
+from tunerd.core.tuner import PARTS, Tuner
 from tunerd.settings.model import TuneSettings
 from tunerd.stages.checkpoints import CheckpointManager
 from tunerd.stages.model_registry import add_versions
@@ -46,23 +39,9 @@ from tunerd.store import (
     TuneStep,
 )
 
-__all__ = ["LAYOUT", "STATES", "QuarantineDecision", "StepPlan", "StudySession"]
+__all__ = ["LAYOUT", "QuarantineDecision", "StepPlan", "StudySession"]
 
-STATES = (
-    ContextState,
-    ConformalBands,
-    DriftConsequences,
-    DriftMonitor,
-    GainCalibration,
-    HashChain,
-    ObjectiveUsability,
-    OutlierFilter,
-    Override,
-    PrequentialWindow,
-    Regime,
-)
-"""Whatever is saved by its fields."""
-LAYOUT = f"22-{layout_of(*STATES)}"
+LAYOUT = f"23-{layout_of(*PARTS.values(), ContextState, HashChain, Override, Regime)}"
 """Of what is saved. A tunerd of another layout learns the history anew, as for a new generation.
 It changes by itself with the fields of states. Raise the number when models, or states that write
 their own ``dump``, change their shape."""

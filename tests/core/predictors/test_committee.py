@@ -9,7 +9,6 @@ from safetensors.numpy import load, save
 from tests.core.tuning import random_jobs, study, true_speed
 from tunerd.core.arrays import FloatArray
 from tunerd.core.estimators.codec import seal, seal_json, unseal, unseal_json
-from tunerd.core.estimators.local_gp import Elsewhere
 from tunerd.core.estimators.local_trees import LocalTrees
 from tunerd.core.features import FeatureMap, FeatureRows
 from tunerd.core.predictors.committee import ALONE, CommitteePredictor
@@ -168,20 +167,6 @@ def test_who_was_right_where_few_jobs_were_left_counts_where_a_few_are_known() -
     few, many, new = (np.abs(said(0, n) - said(2, n)).max() for n in (8, 16, 512))
     assert few > 0.002
     assert many == new == 0.0
-
-
-def test_a_model_that_was_saved_with_one_number_of_other_contexts_is_read() -> None:
-    features = FeatureMap(TOY)
-    model = CommitteePredictor.fit(TOY, features, features.rows(random_jobs(300, 0)), seed=1)
-    blobs = dict(model.dump())
-    state = unseal_json(blobs["committee"])
-    left, apart, share = state.pop("elsewhere")
-    assert apart > 0.0
-    assert 0.0 <= share <= 1.0
-    former = blobs | {"committee": seal_json({**state, "left": left})}
-    loaded = CommitteePredictor.load(TOY, features, former)
-    assert loaded._own.elsewhere == Elsewhere(left)
-    assert np.isfinite(loaded.predict(every(features, 16)[0]).mean).all()
 
 
 def test_the_more_jobs_a_context_has_the_better_it_is_predicted_and_the_surer() -> None:

@@ -173,7 +173,8 @@ class _FeatureGroup(SavedState):
     ) -> CovariateShift | None:
         """Take in a job; returns the change that it completes, if any."""
         self.jobs += 1
-        self.moments = [*self.moments[1 - LATEST :], at]
+        self.moments.append(at)
+        del self.moments[:-LATEST]
         shifts: list[CovariateShift] = []
         for name, shares in self.shares.items():
             shares.see(_MARK(values.get(name)).decode(), self.jobs, at)

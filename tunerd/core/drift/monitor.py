@@ -199,8 +199,10 @@ class DriftMonitor(SavedState):
         if vote is None:
             return []
         self.seen += 1
-        own = (one.sequence, _crc(one.context_key), round(vote.u, 4), round(vote.lean, 4))
-        self.votes = [*self.votes[1 - KEPT :], own]
+        self.votes.append(
+            (one.sequence, _crc(one.context_key), round(vote.u, 4), round(vote.lean, 4))
+        )
+        del self.votes[:-KEPT]
         small = max(-STUDY_CLIP, min(vote.u, STUDY_CLIP))
         study = self.speed.add(_speed_gains(small, STUDY), at)
         context = here.speed.add(_speed_gains(vote.u, HERE), at)
@@ -303,7 +305,8 @@ class DriftMonitor(SavedState):
         self.outcomes += 1
         if self.outcomes <= 50 or doubtful:
             return []
-        self.chances = [*self.chances[1 - KEPT :], (chance, failed)]
+        self.chances.append((chance, failed))
+        del self.chances[:-KEPT]
         here.ended(FailureOutcome(one.sequence, round(chance, 4), failed))
         gains = failure_gains(chance, failed=failed)
         level = self.levels["failing"].level

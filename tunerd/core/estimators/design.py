@@ -1,13 +1,13 @@
 """A matrix of raw columns as a linear model wants it: logarithms, one column per category value,
 everything standardised."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.estimators.array_state import ArrayState
 
 __all__ = ["DesignTransform"]
 
@@ -22,8 +22,7 @@ MAX_LEVELS = 64
 """Values of one category that get a column of their own, the most frequent ones."""
 
 
-@dataclass(frozen=True)
-class DesignTransform:
+class DesignTransform(ArrayState, frozen=True, eq=False):
     """Numbers enter as log2 where all values are positive, categories one column per value.
 
     A missing value stands at the mean, which is 0, in each of its columns. A category without a
@@ -80,27 +79,6 @@ class DesignTransform:
         if np.isfinite(scaled).all():  # mostly; the other way takes as long as all the rest
             return scaled
         return np.nan_to_num(scaled, copy=False, nan=0.0, posinf=FARTHEST, neginf=-FARTHEST)
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values; numbers survive to the last bit."""
-        return {
-            "numeric": self.numeric.tolist(),
-            "logarithmic": self.logarithmic.tolist(),
-            "levels": [list(level) for level in self.levels],
-            "mean": self.mean.tolist(),
-            "inverse_sd": self.inverse_sd.tolist(),
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> Self:
-        """Build from what :meth:`dump` gave."""
-        return cls(
-            numeric=np.array(state["numeric"], dtype=np.int64),
-            logarithmic=np.array(state["logarithmic"], dtype=np.int64),
-            levels=tuple((int(column), float(code)) for column, code in state["levels"]),
-            mean=np.array(state["mean"], dtype=np.float64),
-            inverse_sd=np.array(state["inverse_sd"], dtype=np.float64),
-        )
 
     def _expand(self, X: FloatArray) -> FloatArray:
         numbers, logs = X[:, self.numeric].copy(), np.flatnonzero(self.logarithmic)

@@ -10,14 +10,15 @@ chosen by their posterior (MAP) with exact gradients, under weak priors. Rasmuss
 Gaussian Processes for Machine Learning, 2006: algorithm 2.1, equations 5.9 and 5.12.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.estimators.array_state import ArrayState
 from tunerd.core.estimators.matern import matern, sloped, squares
 
 __all__ = ["ExactGP", "Kernel", "posterior"]
@@ -43,8 +44,7 @@ CHUNK = 256
 """Rows predicted at a time: what is between them and all others stays in the cache."""
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(ArrayState, frozen=True, eq=False):
     """What a process believes of how jobs are alike. Logarithms throughout."""
 
     context: BoolArray
@@ -87,25 +87,6 @@ class Kernel:
         both *= a[2] + a[3] * kc
         both += a[0] + a[1] * kc
         return both
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values; numbers survive to the last bit."""
-        return {
-            "context": self.context.tolist(),
-            "lengths": self.lengths.tolist(),
-            "amplitudes": self.amplitudes.tolist(),
-            "noise": self.noise,
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> Self:
-        """Build from what :meth:`dump` gave."""
-        return cls(
-            np.array(state["context"], bool),
-            np.array(state["lengths"], np.float64),
-            np.array(state["amplitudes"], np.float64),
-            state["noise"],
-        )
 
     @property
     def variance(self) -> float:

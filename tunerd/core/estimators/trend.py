@@ -4,13 +4,13 @@ Speed follows products of powers over wide ranges, so that a straight line over 
 ranks unseen contexts; trees alone know nothing beyond their last split.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from tunerd.core.arrays import BoolArray, FloatArray
+from tunerd.core.estimators.array_state import ArrayState
 from tunerd.core.estimators.design import DesignTransform
 
 __all__ = ["RidgeTrend"]
@@ -26,8 +26,7 @@ WHITENING = 3.0
 """The same for leverage, which is about how far from the jobs a row is and not about slopes."""
 
 
-@dataclass(frozen=True)
-class RidgeTrend:
+class RidgeTrend(ArrayState, frozen=True, eq=False):
     """Ridge regressions on one design, several side by side."""
 
     design: DesignTransform
@@ -73,27 +72,6 @@ class RidgeTrend:
     def flat(self) -> "RidgeTrend":
         """The same without slopes; how far a row is from the data stays."""
         return replace(self, slopes=np.zeros_like(self.slopes))
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values; numbers survive to the last bit."""
-        return {
-            "design": self.design.dump(),
-            "intercepts": self.intercepts.tolist(),
-            "slopes": self.slopes.tolist(),
-            "whitener": self.whitener.tolist(),
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "RidgeTrend":
-        """Build from what :meth:`dump` gave."""
-        design = DesignTransform.load(state["design"])
-        members = len(state["intercepts"])
-        return cls(
-            design=design,
-            intercepts=np.array(state["intercepts"], dtype=np.float64),
-            slopes=np.array(state["slopes"], dtype=np.float64).reshape(design.width, members),
-            whitener=np.array(state["whitener"], dtype=np.float64).reshape(design.width, -1),
-        )
 
 
 def _ridge(

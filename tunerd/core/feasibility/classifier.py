@@ -28,6 +28,7 @@ import numpy as np
 from scipy.special import expit
 
 from tunerd.core.arrays import FloatArray, IntArray
+from tunerd.core.estimators.array_state import ArrayState
 from tunerd.core.estimators.design import DesignTransform
 from tunerd.core.estimators.trees import BoosterEnsemble, TreeDataset, TreeOptions
 from tunerd.core.feasibility.log_odds import log_odds
@@ -62,8 +63,7 @@ HALF_HEARD = 10.0
 what is given .8 runs; with 10, .93; with 60 all, of a fifth as much (``benchmarks.running``)."""
 
 
-@dataclass(frozen=True)
-class LogisticRegression:
+class LogisticRegression(ArrayState, frozen=True, eq=False):
     """Logistic regression with a ridge penalty on a design."""
 
     design: DesignTransform
@@ -133,21 +133,12 @@ class AveragedClassifier:
 
     def dump(self) -> tuple[bytes, dict[str, Any]]:
         """The forest as a blob, the line as JSON values; numbers survive to the last bit."""
-        line = {
-            "design": self.line.design.dump(),
-            "intercept": self.line.intercept,
-            "slopes": self.line.slopes.tolist(),
-        }
-        return self.forest.dump(), line
+        return self.forest.dump(), self.line.dump()
 
     @classmethod
     def load(cls, forest: bytes, line: Mapping[str, Any]) -> "AveragedClassifier":
         """Build from what :meth:`dump` gave."""
-        slopes = np.array(line["slopes"], dtype=np.float64)
-        logistic = LogisticRegression(
-            DesignTransform.load(line["design"]), line["intercept"], slopes
-        )
-        return cls(BoosterEnsemble.load(forest), logistic)
+        return cls(BoosterEnsemble.load(forest), LogisticRegression.load(line))
 
 
 @dataclass(frozen=True)

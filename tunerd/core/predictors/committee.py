@@ -424,7 +424,7 @@ class CommitteePredictor(Predictor):
                 state["part_of"],
                 load_jobs(blobs),
                 np.array(state["carry"]),
-                _elsewhere(state),
+                state["elsewhere"] and Elsewhere(*state["elsewhere"]),
             )
             own.chosen = None if state["chosen"] is None else np.array(state["chosen"])
             if len(own.jobs) != live["contexts"]:
@@ -454,13 +454,6 @@ def _levels_sd(off: FloatArray, keys: Sequence[str], counts: FloatArray, left: f
     means = [mean_of(off[at], counts[at]) for at in places_of(keys).values()]
     total = float(np.square(means).sum()) + CARRIED_CONTEXTS * left**2
     return float(np.sqrt(total / (len(means) + CARRIED_CONTEXTS)))
-
-
-def _elsewhere(state: Mapping[str, Any]) -> Elsewhere | None:
-    """As it was saved. Models of before have only what is left: their levels stay free."""
-    if state.get("elsewhere") is not None:
-        return Elsewhere(*state["elsewhere"])
-    return None if state.get("left") is None else Elsewhere(state["left"])
 
 
 def _some(where: IntArray, rows: FeatureRows, rng: np.random.Generator) -> IntArray:

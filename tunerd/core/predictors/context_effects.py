@@ -5,13 +5,12 @@ that starts at 0 with the variance of contexts around the trend, and never trust
 than :data:`MEMORY` jobs, so that a context that slowed down is followed.
 """
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from tunerd.core.arrays import FloatArray
+from tunerd.core.saved_state import SavedState
 
 __all__ = ["ContextEffects"]
 
@@ -27,19 +26,18 @@ FIRST_JOBS = (0.1, 2.0)
 """Least and most jobs that an unseen context's prior of 0 counts as."""
 
 
-class ContextEffects:
+class ContextEffects(SavedState):
     """Shrunken mean residual per context, in score units."""
 
-    def __init__(self, unseen: float, levels: Mapping[str, tuple[float, float]]) -> None:
-        self._unseen = unseen
-        """Jobs that the prior of an unseen context counts as."""
-        self._levels = OrderedDict(levels)
-        """Context key → level, and the jobs it counts as."""
+    unseen: float
+    """Jobs that the prior of an unseen context counts as."""
+    levels: dict[str, tuple[float, float]]
+    """Context key → level, and the jobs it counts as; the latest last."""
 
     @classmethod
     def fit(cls, keys: Sequence[str], residual: FloatArray, weight: FloatArray) -> "ContextEffects":
         """Estimate from the residuals of a fit's rows, in the order in which they were learned."""
-        total: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        total: dict[str, tuple[float, float]] = {}
         for key, value, w in zip(keys, residual.tolist(), weight.tolist(), strict=True):
             summed, jobs = total.pop(key, (0.0, 0.0))
             total[key] = (summed + w * value, jobs + w)
@@ -52,18 +50,18 @@ class ContextEffects:
     def expect(self, noise: float) -> None:
         """Set how fast the level of an unseen context follows its first jobs, given the variance
         of a job around its prediction: the more contexts differ beyond the trend, the faster."""
-        values = np.array([level for level, _ in self._levels.values()])
+        values = np.array([level for level, _ in self.levels.values()])
         between = float(np.mean(values**2)) if len(values) else 0.0
         jobs = noise / between if between > 0 else FIRST_JOBS[1]
-        self._unseen = float(np.clip(jobs, *FIRST_JOBS))
+        self.unseen = float(np.clip(jobs, *FIRST_JOBS))
 
     def of(self, keys: Sequence[str]) -> tuple[FloatArray, FloatArray]:
         """(n,) level of each row's context, and (n,) jobs that it counts as."""
-        unseen = (0.0, self._unseen)
+        unseen = (0.0, self.unseen)
         if len(keys) and keys.count(keys[0]) == len(keys):  # candidates share one context
-            level, jobs = self._levels.get(keys[0], unseen)
+            level, jobs = self.levels.get(keys[0], unseen)
             return np.full(len(keys), level), np.full(len(keys), jobs)
-        effects = np.array([self._levels.get(key, unseen) for key in keys]).reshape(-1, 2)
+        effects = np.array([self.levels.get(key, unseen) for key in keys]).reshape(-1, 2)
         return effects[:, 0], effects[:, 1]
 
     def learn(
@@ -73,17 +71,8 @@ class ContextEffects:
         ``counts`` what is left of each job, 1 without."""
         counts = np.ones(len(keys)) if counts is None else counts
         for key, value, count in zip(keys, residual.tolist(), counts.tolist(), strict=True):
-            level, jobs = self._levels.pop(key, (0.0, self._unseen))
+            level, jobs = self.levels.pop(key, (0.0, self.unseen))
             jobs = min(jobs + count, MEMORY)
-            self._levels[key] = (level + count * (value - level) / jobs, jobs)
-        while len(self._levels) > MAX_CONTEXTS:
-            self._levels.popitem(last=False)
-
-    def dump(self) -> dict[str, Any]:
-        """State as JSON values; numbers survive to the last bit."""
-        return {"unseen": self._unseen, "levels": [[k, *v] for k, v in self._levels.items()]}
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "ContextEffects":
-        """Build from what :meth:`dump` gave."""
-        return cls(state["unseen"], {key: (level, jobs) for key, level, jobs in state["levels"]})
+            self.levels[key] = (level + count * (value - level) / jobs, jobs)
+        while len(self.levels) > MAX_CONTEXTS:
+            del self.levels[next(iter(self.levels))]
