@@ -5,9 +5,11 @@ import re
 from collections import Counter
 
 import pytest
+from msgspec import structs
 
 from tests.core.tuning import TEXT, changed
-from tests.stages.tuning import Tuning, true_speed
+from tests.stages.tuning import Tuning, job, study, true_speed
+from tunerd.core.observation import Status
 from tunerd.core.recommendation import State
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
@@ -135,6 +137,22 @@ def test_a_guard_that_incumbents_break(tuning: Tuning) -> None:
     then(tuning, changed(("[context]", bound)))
     after = tuning.said(16).incumbent
     assert after is None or after.config != gone["config"]
+
+
+def test_nobody_counts_for_more_than_his_share(tuning: Tuning) -> None:
+    """A user whose jobs all fail does not bring the incumbent down, in the preview either."""
+    best = tuning.said(16).incumbent
+    assert best is not None
+    speed = true_speed({"n": 16}, best.config)
+    runs = [job(61 + i, {"n": 16}, best.config, speed=speed) for i in range(24)]
+    fails = [job(85 + i, {"n": 16}, best.config, status=Status.OUT_OF_MEMORY) for i in range(8)]
+    tuning.add(runs + [structs.replace(one, user="eve") for one in fails])
+    limits = "[limits]\nmax_user_share = 0.1\n[search]"
+    old = changed(("[search]", limits))
+    new = changed(("[search]", limits), ("explore_share = 0.5", "explore_share = 0.4"))
+    assert preview(tuning.store, old, new).incumbents == []
+    (gone,) = preview(tuning.store, parse_study(TEXT), study(explore_share="0.4")).incumbents
+    assert gone["why"].endswith("jobs run and keep to the guards")
 
 
 def test_another_metric_that_no_job_has(tuning: Tuning) -> None:

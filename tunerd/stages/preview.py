@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from tunerd.core.decisions.context_history import ContextHistory
 from tunerd.core.decisions.overrides import Override, OverrideSet
 from tunerd.core.decisions.space_cache import SpaceCache, why_not
-from tunerd.core.evidence.config_stats import ConfigStatsTable, estimates
+from tunerd.core.evidence.config_stats import estimates
 from tunerd.core.evidence.decision_inputs import MeasuredConfig
+from tunerd.core.evidence.prequential import NamedJob
 from tunerd.core.evidence.rollout import elect
 from tunerd.core.generation_mapping import GenerationMapping
-from tunerd.core.observation import Observation, Scalar, Value
+from tunerd.core.observation import Observation, Value
 from tunerd.core.recommendation import candidate_id
 from tunerd.core.space import SearchSpace
 from tunerd.core.study import Study
@@ -69,8 +71,7 @@ class _HistoryView:
 
     study: Study
     spaces: SpaceCache = field(init=False)
-    contexts: dict[str, dict[str, Scalar]] = field(default_factory=dict)
-    evidence: dict[str, ConfigStatsTable] = field(default_factory=dict)
+    contexts: dict[str, ContextHistory] = field(default_factory=dict)
     jobs: Counter[str] = field(default_factory=Counter)
     """By context key."""
     without: set[tuple[str, str]] = field(default_factory=set)
@@ -81,7 +82,7 @@ class _HistoryView:
 
     def space(self, key: str) -> SearchSpace | None:
         try:
-            return self.spaces.get(key, self.contexts[key])
+            return self.spaces.get(key, self.contexts[key].context)
         except NothingFeasibleError:
             return None
 
@@ -90,26 +91,19 @@ class _HistoryView:
         study = self.study
         key = study.context_key(job.context)
         if key not in self.contexts:
-            self.contexts[key] = study.clean_context(job.context)
-            self.evidence[key] = ConfigStatsTable()
+            self.contexts[key] = ContextHistory(study.clean_context(job.context))
         self.jobs[key] += 1
         config = self.own(key, job.config)
         name = candidate_id(study.name, key, config)
         if unusable_jobs(study, [job]) not in ([], [None]):
             self.without.add((key, name))
-        self.evidence[key].add(
-            name,
-            config,
-            study.score(job.metrics),
-            study.ran(job),
-            unasked=job.recommendation_id is None,
-            sequence=job.sequence,
-        )
+        named = NamedJob(job, name, config, 0)
+        self.contexts[key].learn(study, named, study.score(job.metrics), 1.0)
         return key, name, self.encodes(key, config)
 
     def own(self, key: str, config: Mapping[str, Value]) -> dict[str, Value]:
         """A configuration as this version of the study has it."""
-        return self.spaces.own_config(key, self.contexts[key], config)
+        return self.spaces.own_config(key, self.contexts[key].context, config)
 
     def encodes(self, key: str, config: Mapping[str, Value]) -> bool:
         space = self.space(key)
@@ -117,18 +111,18 @@ class _HistoryView:
 
     def why_not(self, key: str, config: Mapping[str, Value]) -> str:
         """Why a configuration does not lie in the space of a context."""
-        return why_not(self.study, self.contexts[key], self.study.named(config))
+        return why_not(self.study, self.contexts[key].context, self.study.named(config))
 
     def fails(self, key: str, name: str) -> str:
         """How few jobs of a configuration ran, where that is too few; else empty."""
-        trial = self.evidence[key].trials.get(name)
+        trial = self.contexts[key].evidence.trials.get(name)
         if trial is None or trial.run_share >= self.study.min_feasible:
             return ""
         return f"{trial.ran} of its {trial.ran + trial.failures} jobs run and keep to the guards"
 
     def unmeasured(self, key: str, name: str) -> str:
         """Why a configuration can be no incumbent, by its jobs; empty where it can."""
-        trial = self.evidence[key].trials.get(name)
+        trial = self.contexts[key].evidence.trials.get(name)
         if (key, name) in self.without and trial is not None and not (trial.runs or trial.former):
             return f"none of its jobs has a usable {self.study.objective.metric}"
         return self.fails(key, name)
@@ -138,13 +132,13 @@ class _HistoryView:
         where nothing in the space runs."""
         inside = [
             (name, trial)
-            for name, trial in self.evidence[key].measured()
+            for name, trial in self.contexts[key].evidence.measured()
             if trial.run_share >= self.study.min_feasible and self.encodes(key, trial.config)
         ]
         if not inside:
             return None
         own = np.array([trial.mean for _, trial in inside])
-        noise = self.evidence[key].noise(self.study.unit(own))
+        noise = self.contexts[key].evidence.noise(self.study.unit(own))
         spread = np.full(len(own), own.std() + noise)
         beliefs = estimates([t for _, t in inside], noise, np.full(len(own), own.mean()), spread)
         rivals = [
@@ -267,7 +261,11 @@ def _incumbents(
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many best known configurations stay; what becomes of the others."""
     followed = _told(store, before.study.name)
-    succession = GenerationMapping(after.study, before.study, before.contexts)
+    succession = GenerationMapping(
+        after.study,
+        before.study,
+        {key: history.context for key, history in before.contexts.items()},
+    )
     anew = not succession.comparable
     stay, incumbents = 0, []
     for key in before.jobs:
@@ -286,9 +284,9 @@ def _incumbents(
             continue
         better = f"{new_key} has a better one"
         if best is not None and new_key == key:
-            config = after.evidence[key].trials[best].config
+            config = after.contexts[key].evidence.trials[best].config
             better = f"best measured is {written_config(config)}"
-        trial = before.evidence[key].trials.get(name)
+        trial = before.contexts[key].evidence.trials.get(name)
         incumbents.append(
             {
                 "context_key": key,
