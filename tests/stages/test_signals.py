@@ -11,6 +11,7 @@ from tests.stages.fakes import FakeStream, Heard, Time
 from tests.stages.tuning import Lines
 from tunerd import telemetry
 from tunerd.core.decisions.context_state import ContextState
+from tunerd.core.forecasting.forecaster import SignalForecast, SignalForecaster
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
 from tunerd.events.drift import DriftEvent
@@ -599,7 +600,7 @@ def test_late_points_reach_a_forecaster_that_runs(store: Store, time: Time) -> N
     assert stage.step()
     assert max(window["high"] for window in plans(store, "web")[0]["windows"]) < 300
     past_load(store, time, days=6)
-    time.pass_(minutes=6)
+    time.pass_(minutes=60)
     assert stage.step()
     (after,) = plans(store, "web")
     stage.close()
@@ -624,3 +625,76 @@ def test_who_starts_next_need_not_wait_for_a_lease_to_run_out(store: Store, time
     assert not forecasting(store, time, "second").step()
     first.close()
     assert forecasting(store, time, "second").step()
+
+
+def test_hours_are_foreseen_once_an_hour_and_at_once_where_a_signal_left_its_band(
+    store: Store, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every five minutes would take a tenth of a core for a thousand signals."""
+    ran_in(store, time, TEXT, {"service": "a"}, {"service": "b"})
+    names = ['rps{service="a"}', 'rps{service="b"}']
+    short_load(store, time, *names)
+    asked: list[SignalForecaster] = []
+    forecast = SignalForecaster.forecast
+
+    def counted(forecaster: SignalForecaster) -> SignalForecast | None:
+        asked.append(forecaster)
+        return forecast(forecaster)
+
+    monkeypatch.setattr(SignalForecaster, "forecast", counted)
+    stage = forecasting(store, time)
+
+    def look(**values: float) -> int:
+        asked.clear()
+        with store.transaction() as tx:
+            points = [(f'rps{{service="{name}"}}', time.now(), v) for name, v in values.items()]
+            tx.add_signal_points(points, time.now())
+        time.pass_(seconds=301.0)
+        assert stage.step()
+        return len(asked)
+
+    def states() -> dict[object, str]:
+        return {plan["context"]["service"]: plan["state"] for plan in plans(store, "web")}
+
+    assert look(a=130.0, b=130.0) == 2
+    assert [look(a=130.0, b=130.0) for _ in range(6)] == [0] * 6
+    assert states() == {"a": "active", "b": "active"}
+    assert look(a=130.0, b=9e9) == 1
+    assert states() == {"a": "active", "b": "withdrawn"}
+    assert [look(a=130.0, b=130.0) for _ in range(3)][-1] == 0
+    assert states() == {"a": "active", "b": "active"}
+    assert look(a=130.0, b=130.0) == 2, "another hour"
+    # A context that is new is planned for at once, others stay as they are.
+    state = ContextState({"service": "c"}, last_job_at=time.now())
+    with store.transaction() as tx:
+        tx.save_context_states("web", [ContextRow("web|c", state.dump(), time.now(), -1)])
+    assert look(a=130.0, b=130.0, c=130.0) == 1
+    assert set(states()) == {"a", "b", "c"}
+    # Somebody wrote to the store: the plans come back, and nothing is foreseen anew.
+    with store.transaction() as tx:
+        tx.save_forecast_plan("web", {"feature": "rps", "signals": []}, time.now())
+    assert look(a=130.0, b=130.0, c=130.0) == 0
+    assert set(states()) == {"a", "b", "c"}
+
+
+@pytest.mark.slow
+def test_what_came_before_an_hour_does_not_withdraw_its_plan(store: Store, time: Time) -> None:
+    """The load is eight times as high from nine o'clock on, as every day."""
+    time.pass_(hours=22, minutes=57)
+    ran_in(store, time, TEXT, {"service": "a"})
+    now = time.now()
+    with store.transaction() as tx:
+        times = [now - timedelta(minutes=m) for m in range(8 * 24 * 60, 0, -5)]
+        points = [('rps{service="a"}', at, busy(at.hour) + at.minute / 10) for at in times]
+        tx.add_signal_points(points, now)
+    stage = forecasting(store, time)
+    assert stage.step()
+    for _ in range(5):
+        with store.transaction() as tx:
+            value = busy(time.now().hour)
+            tx.add_signal_points([('rps{service="a"}', time.now(), value)], time.now())
+        time.pass_(seconds=301.0)
+        assert stage.step()
+        (plan,) = plans(store, "web")
+        assert (plan["state"], plan["why"]) == ("active", "")
+    assert plan["windows"][0]["median"] > 500

@@ -42,7 +42,7 @@ def forecast(study: str, file: Path | None, hours: int, as_json: bool) -> None:
     """Say what the signals of STUDY will be, which contexts that brings, and what came of the hours
     before. Say also which contexts without recent jobs are foreseen from the study's own jobs.
 
-    Reads what the daemon planned last; it plans every five minutes.
+    Reads what the daemon planned last; it plans every hour, and at once where a signal surprises.
     """
     with open_the_store(read_settings(file), upgrade=False) as store:
         stored_study(store, study)

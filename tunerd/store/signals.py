@@ -138,6 +138,21 @@ class SignalReads(StoreReads):
             mean = connection.execute(statement).scalar_one_or_none()
             return None if mean is None else float(mean)
 
+    def signal_means(self, since: datetime, until: datetime) -> dict[str, float]:
+        """Of each signal with points in a time the mean of these, by name."""
+        statement = (
+            sa.select(signals.c.name, sa.func.avg(signal_points.c.value))
+            .join(signals, signals.c.id == signal_points.c.signal_id)
+            .where(
+                signal_points.c.signal_id.in_(sa.select(signals.c.id)),  # by the index, not a scan
+                signal_points.c.at_ms >= _ms(since),
+                signal_points.c.at_ms < _ms(until),
+            )
+            .group_by(signals.c.name)
+        )
+        with self._reading() as connection:
+            return {name: float(mean) for name, mean in connection.execute(statement)}
+
     def count_signal_points(self, name: str, since: datetime, until: datetime) -> int:
         """How many points of a signal there are from one time to another, which is left out."""
         statement = (
@@ -156,9 +171,7 @@ class SignalReads(StoreReads):
     def forecast_plan(self, study: str) -> tuple[datetime, dict[str, Any]] | None:
         """When a study's plan was made, and the plan; None where there is none, or a damaged one,
         which the log tells: the next forecast takes its place."""
-        statement = sa.select(forecast_plans).where(forecast_plans.c.study == study)
-        with self._reading() as connection:
-            row = connection.execute(statement).one_or_none()
+        row = self._forecast_row(study)
         if row is None:
             return None
         try:
@@ -168,6 +181,16 @@ class SignalReads(StoreReads):
             log.error("the forecast of study %s is damaged, and made anew: %s", study, error)
             return None
         return row.made_at, document
+
+    def forecast_document(self, study: str) -> str | None:
+        """A study's plan as it is written: to see whether it is still the same."""
+        row = self._forecast_row(study)
+        return None if row is None else row.document
+
+    def _forecast_row(self, study: str) -> sa.Row[Any] | None:
+        statement = sa.select(forecast_plans).where(forecast_plans.c.study == study)
+        with self._reading() as connection:
+            return connection.execute(statement).one_or_none()
 
 
 class SignalWrites(SignalReads, StoreWrites):
@@ -220,14 +243,15 @@ class SignalWrites(SignalReads, StoreWrites):
         self._connection.execute(sa.delete(signals).where(signals.c.last_at < before))
         return dropped
 
-    def save_forecast_plan(self, study: str, plan: dict[str, Any], now: datetime) -> None:
-        """Take the place of a study's plan."""
+    def save_forecast_plan(self, study: str, plan: dict[str, Any], now: datetime) -> str:
+        """Take the place of a study's plan. Returns the document as it is written."""
         values = {"made_at": now, "document": to_json(plan, "a plan")}
         self._connection.execute(
             self._database.insert(forecast_plans)
             .values(study=study, **values)
             .on_conflict_do_update(index_elements=["study"], set_=values)
         )
+        return str(values["document"])
 
     def _signal_ids(self, latest: dict[str, datetime]) -> dict[str, int]:
         """Ids of signals by name; new ones are added while there is room."""

@@ -141,6 +141,22 @@ def test_the_same_points_give_the_same_forecast() -> None:
 
 
 @pytest.mark.slow
+def test_who_asks_more_often_gets_the_same_forecasts() -> None:
+    """Trees were fitted and seasons begun when somebody asked; later forecasts were others then."""
+    values, rarely, often = weekly(5), SignalForecaster(HOUR, DAY), SignalForecaster(HOUR, DAY)
+    for hour, value in enumerate(values.tolist()):
+        for forecaster in (rarely, often):
+            forecaster.add(hour * HOUR, value)
+            forecaster.advance((hour + 1) * HOUR)
+        asked = often.forecast()
+        if hour % 100 == 99:
+            expected = rarely.forecast()
+            assert expected is not None
+            assert asked is not None
+            assert expected.quantiles.tobytes() == asked.quantiles.tobytes()
+
+
+@pytest.mark.slow
 def test_a_signal_of_one_value_is_foreseen_as_that() -> None:
     forecast = rolled(np.full(3 * WEEK, 7.0)).forecast()
     assert forecast is not None
@@ -212,9 +228,15 @@ def test_a_probability_is_read_off_the_quantiles() -> None:
     forecast = rolled(weekly(6)).forecast()
     assert forecast is not None
     middle = float(forecast.quantile(0.5)[3])
-    assert forecast.probability_below(3, middle) == pytest.approx(0.5, abs=0.01)
-    assert forecast.probability_below(3, -1e9) == 0.0
-    assert forecast.probability_below(3, 1e9) == 1.0
+    values = np.array([-1e9, middle, 1e9])
+    below = forecast.probabilities_below(values)
+    assert below[3] == pytest.approx([0.0, 0.5, 1.0], abs=0.01)
+    row, levels = forecast.quantiles[3], forecast.levels
+    between = np.linspace(row[0], row[-1], 40)[1:-1]
+    expected = np.interp(between, row, levels)
+    assert forecast.probabilities_below(between)[3] == pytest.approx(expected)
+    for level in (0.01, 0.07, 0.5, 0.99, 0.999):
+        assert forecast.quantile(level)[3] == pytest.approx(np.interp(level, levels, row))
     assert forecast.step_of(forecast.made_at * HOUR) == 0
     assert forecast.step_of(forecast.made_at * HOUR - 1) is None
 
@@ -254,9 +276,9 @@ def test_every_method_answers_each_step_or_says_that_it_cannot(method: object) -
     assert early is None or early.shape == (4,)
     values = weekly(10)
     history = SignalHistory(values, len(values), HOUR, (DAY, WEEK, 37))
-    for _ in range(2):  # some learn how far they are asked from being asked
-        fresh.observe(history, len(values))
-        answer = fresh.predict(history, steps)
+    fresh.observe(history, len(values))
+    fresh.renew(history, steps)
+    answer = fresh.predict(history, steps)
     assert answer is not None
     assert answer.shape == (4,)
     assert np.isfinite(answer).all()

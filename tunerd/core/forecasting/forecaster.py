@@ -66,19 +66,28 @@ class SignalForecast:
 
     def quantile(self, level: float) -> FloatArray:
         """(horizon,) one quantile, interpolated between those that are told."""
-        return np.array([np.interp(level, self.levels, row) for row in self.quantiles])
+        above = min(max(bisect_left(self.levels, level), 1), len(self.levels) - 1)
+        low, high = self.levels[above - 1], self.levels[above]
+        share = min(max((level - low) / (high - low), 0.0), 1.0)
+        below, beyond = self.quantiles[:, above - 1], self.quantiles[:, above]
+        return np.asarray(below + share * (beyond - below), np.float64)
 
     def step_of(self, time_s: float) -> int | None:
         """Place of a time among the slots; None where it is not foreseen."""
         step = math.floor(time_s / self.resolution_s) - self.made_at
         return step if 0 <= step < len(self.quantiles) else None
 
-    def probability_below(self, step: int, value: float) -> float:
-        """How probable it is that the signal is below a value; 0 and 1 beyond all quantiles."""
-        row = self.quantiles[step]
-        if value <= row[0]:
-            return 0.0
-        return 1.0 if value > row[-1] else float(np.interp(value, row, self.levels))
+    def probabilities_below(self, values: FloatArray) -> FloatArray:
+        """(horizon, k) how probable it is that the signal is below each of k values; 0 and 1 beyond
+        all quantiles."""
+        rows, levels = self.quantiles, np.array([0.0, *self.levels, 1.0])
+        place = (rows[:, None, :] < values[:, None]).sum(axis=2)  # quantiles below each value
+        step, last = np.arange(len(rows))[:, None], rows.shape[1] - 1
+        low, high = rows[step, np.maximum(place - 1, 0)], rows[step, np.minimum(place, last)]
+        between = (place > 0) & (place <= last)
+        share = (values - low) / np.where(between, high - low, 1.0)
+        below = levels[place] + share * (levels[np.minimum(place + 1, last + 2)] - levels[place])
+        return np.asarray(np.where(between, below, place > last), np.float64)
 
 
 class _Origin:
@@ -122,7 +131,8 @@ class _Origin:
 
 
 class SignalForecaster:
-    """Rolls along one signal. The same points in the same steps give the same forecasts.
+    """Rolls along one signal. The same points in the same steps give the same forecasts, however
+    often one asks.
 
     Args:
         resolution_s: length of a slot in seconds.
@@ -160,7 +170,12 @@ class SignalForecaster:
         """Slots from one point to the next, usually."""
         self._filled = np.zeros(0)
         self._filled_end = 0
+        self._steps = np.arange(1, horizon + 1)
         self._looked_at: SignalHistory | None = None
+        self._answers: FloatArray | None = None
+        """(methods, horizon) what all methods say of that, where they were asked."""
+        self._weighed: FloatArray | None = None
+        """Weights, until something is learned."""
         self._latest = -(10**18)
         """The latest slot with a point, as far as slots are filled."""
         self._guessed: list[int] = []
@@ -200,6 +215,7 @@ class SignalForecaster:
             stop = min((self._filled_end // self.every + 1) * self.every, end)
             self._fill(stop)
             self._score(stop)
+            self._observe()
             if stop % self.every == 0:
                 self._take_origin()
 
@@ -220,18 +236,16 @@ class SignalForecaster:
 
     def forecast(self) -> SignalForecast | None:
         """What is foreseen from here; None while nothing is known."""
-        history = self._history()
-        self._looked_at = None  # what it has looked up is not to stay
+        history, answers = self._history(), self._answers
+        self._looked_at = self._answers = None  # what was looked up is not to stay
         if not len(history.values):
             return None
-        steps = np.arange(1, self.horizon + 1)
-        self._observe(history)
-        weights = self._weights()
+        steps, weights = self._steps, self._weights()
         wanted = np.flatnonzero((weights > LEAST_WEIGHT * weights.max(axis=0)).any(axis=1))
-        members = self._ask(history, steps, wanted)
+        members = self._ask(history, wanted) if answers is None else answers[wanted]
         if not np.isfinite(members).any(axis=0).all():
             wanted = np.arange(len(self.methods))
-            members = self._ask(history, steps, wanted)
+            members = self._ask(history, wanted)
         by_step = _between(self.leads, weights[wanted].T, steps).T
         middle = _combine(members, by_step)
         offsets = self.bands.offsets()
@@ -293,7 +307,7 @@ class SignalForecaster:
         kept = self._filled[-self._reach() :]
         self._filled = np.concatenate([kept, fresh])
         self._filled_end = end
-        self._looked_at = None
+        self._looked_at = self._answers = None
 
     def _take_late(self) -> None:
         """Put points that came a little late in the place of guesses: a signal whose points come
@@ -305,7 +319,7 @@ class SignalForecaster:
                 self._filled[slot - self._filled_end] = values[slot - start]
             self._latest = max(self._latest, slot)
             self._guessed.remove(slot)
-            self._looked_at = None
+            self._looked_at = self._answers = None
 
     def _reach(self) -> int:
         return 10 * WEEK_S // self.series.resolution_s + 2 * self.horizon + 60
@@ -333,7 +347,7 @@ class SignalForecaster:
         resolution = self.series.resolution_s
         usual = tuple(p // resolution for p in (DAY_S, WEEK_S) if p > resolution)
         self._own = find_own_season(span, usual)
-        self._looked_at = None
+        self._looked_at = self._answers = None
 
     # -- scoring ----------------------------------------------------------------------------
 
@@ -373,6 +387,7 @@ class SignalForecaster:
             usual = self._loss[-1, lead] / self._count[-1, lead]
             off = np.minimum(off, WILDEST * usual) if usual > 0 else off
         loss, count = self._loss[:, lead], self._count[:, lead]
+        self._weighed = None
         np.copyto(loss, self._keep * loss + off, where=known)
         np.copyto(count, self._keep * count + 1.0, where=known)
         if math.isfinite(origin.combined[place]):
@@ -411,12 +426,13 @@ class SignalForecaster:
         history = self._history()
         if not len(history.values):
             return
-        self._observe(history)
+        for method in self.methods:
+            method.renew(history, self._steps)
         if history.seasons and not self._knows_season:
             self._begin_anew()
         origin = _Origin(history.end, self.leads, self.spacing)
-        members = self._ask(history, origin.steps, np.arange(len(self.methods)))
-        weights = self._weights()
+        self._answers = self._ask(history, np.arange(len(self.methods)))
+        members, weights = self._answers[:, origin.steps - 1], self._weights()
         if origin.width > 1:
             weights = _between(self.leads, weights.T, origin.steps).T
         origin.combined = _combine(members, weights)
@@ -432,22 +448,24 @@ class SignalForecaster:
         horizon more."""
         self._knows_season = True
         self._loss[:] = self._count[:] = 0.0
+        self._weighed = None
         self._pending.clear()
         self.bands.renew()
 
-    def _observe(self, history: SignalHistory) -> None:
+    def _observe(self) -> None:
         """Bring what methods keep up to here."""
+        history = self._history()
         fresh = min(history.end - self._observed_end, len(history.values))
         self._observed_end = history.end  # whatever fails, no method sees a slot twice
         if fresh:
             for method in self.methods:
                 method.observe(history, fresh)
 
-    def _ask(self, history: SignalHistory, steps: IntArray, wanted: IntArray) -> FloatArray:
-        """(wanted, k) of the wanted methods; NaN for one that cannot say."""
-        members = np.full((len(wanted), len(steps)), math.nan)
+    def _ask(self, history: SignalHistory, wanted: IntArray) -> FloatArray:
+        """(wanted, horizon) of the wanted methods; NaN for one that cannot say."""
+        members = np.full((len(wanted), self.horizon), math.nan)
         for row, method in zip(members, wanted.tolist(), strict=True):
-            predicted = self.methods[method].predict(history, steps)
+            predicted = self.methods[method].predict(history, self._steps)
             if predicted is not None:
                 row[:] = predicted
         if self.lowest is not None:
@@ -456,6 +474,8 @@ class SignalForecaster:
 
     def _weights(self) -> FloatArray:
         """(methods, leads). By errors; where the blend did worse than a method, that one alone."""
+        if self._weighed is not None:
+            return self._weighed
         with np.errstate(invalid="ignore", divide="ignore"):
             loss = self._loss / self._count
         loss = np.where(self._count > 0, loss, math.inf)
@@ -473,7 +493,8 @@ class SignalForecaster:
             worse = (blend / np.where(known, best, 1.0) - 1.0) * told_apart > BLEND_MARGIN
         for lead in np.flatnonzero(known & worse).tolist():
             weights[:, lead] *= members[:, lead] <= best[lead]
-        return np.asarray(weights / weights.sum(axis=0))
+        self._weighed = np.asarray(weights / weights.sum(axis=0))
+        return self._weighed
 
 
 _NORMAL = np.array([-2.326, -1.645, -1.282, -0.674, 0.0, 0.674, 1.282, 1.645, 2.326])

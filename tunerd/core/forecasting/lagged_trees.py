@@ -30,18 +30,18 @@ class LaggedTrees:
         self._booster: TreeBooster | None = None
         self._seasons: tuple[int, ...] = ()
         self._fit_at = 0
-        self._reach = 1
-        """Largest step that was asked for."""
 
-    def observe(self, history: SignalHistory, fresh: int) -> None:  # noqa: ARG002
+    def observe(self, history: SignalHistory, fresh: int) -> None:
+        """There is nothing to bring up to date."""
+
+    def renew(self, history: SignalHistory, steps: IntArray) -> None:
         """Fit again where a week has passed."""
         due = history.end * history.resolution_s >= self._fit_at + FIT_EVERY_S
-        if history.seasons and (due or history.seasons != self._seasons) and self._reach > 1:
-            self._fit(history)
+        if history.seasons and (due or history.seasons != self._seasons):
+            self._fit(history, int(steps[-1]))
 
     def predict(self, history: SignalHistory, steps: IntArray) -> FloatArray | None:
         """None until there are enough rows to fit on."""
-        self._reach = max(self._reach, int(steps[-1]))
         if self._booster is None or history.seasons != self._seasons:
             return None
         asked = steps if len(steps) <= KNOTS else _knots(int(steps[0]), int(steps[-1]))
@@ -52,9 +52,9 @@ class LaggedTrees:
         whole = self._base.predict(history, steps)
         return None if whole is None else whole + np.interp(steps, asked, correction)
 
-    def _fit(self, history: SignalHistory) -> None:
+    def _fit(self, history: SignalHistory, farthest: int) -> None:
         n, longest = len(history.values), max(history.seasons)
-        reach = min(self._reach, n // 4)
+        reach = min(farthest, n // 4)
         first = max(2 * longest + 1, n - ORIGINS_S // history.resolution_s)
         last = n - reach
         self._fit_at = history.end * history.resolution_s

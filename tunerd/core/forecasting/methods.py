@@ -80,7 +80,8 @@ def mean_of(values: FloatArray) -> float:
 
 
 class ForecastMethod(Protocol):
-    """One way of foreseeing. It may keep a state, which :meth:`observe` brings up to date."""
+    """One way of foreseeing. It may keep a state, which :meth:`observe` brings up to date. To
+    predict changes nothing."""
 
     @property
     def name(self) -> str:
@@ -88,6 +89,10 @@ class ForecastMethod(Protocol):
 
     def observe(self, history: SignalHistory, fresh: int) -> None:
         """See the last ``fresh`` slots, which are new."""
+
+    def renew(self, history: SignalHistory, steps: IntArray) -> None:
+        """Begin or fit anew where that is due, for forecasts of these steps. This comes as often as
+        forecasts are scored."""
 
     def predict(self, history: SignalHistory, steps: IntArray) -> FloatArray | None:
         """(k,) forecasts so many slots ahead, each at least 1; None while it cannot say."""
@@ -98,6 +103,9 @@ class _Stateless:
 
     def observe(self, history: SignalHistory, fresh: int) -> None:
         """There is nothing to bring up to date."""
+
+    def renew(self, history: SignalHistory, steps: IntArray) -> None:
+        """There is nothing to fit."""
 
 
 class Persistence(_Stateless):

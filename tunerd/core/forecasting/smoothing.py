@@ -39,13 +39,10 @@ class ExponentialSmoothing:
         self._tables: list[FloatArray] = []
 
     def observe(self, history: SignalHistory, fresh: int) -> None:
-        """Smooth over the new slots; over the latest seasons where those are new."""
+        """Smooth over the new slots."""
         seasons = history.seasons[:2]
-        if not seasons:
+        if not seasons or seasons != self._seasons:
             return
-        if seasons != self._seasons:
-            fresh = min(len(history.values), WARM_UP * max(seasons))
-            self._begin(history, seasons, fresh)
         first = len(history.values) - fresh
         while first < len(history.values):  # in pieces in which no place of a season comes twice
             last = min(first + min(seasons), len(history.values))
@@ -58,6 +55,14 @@ class ExponentialSmoothing:
             for table, place, row in zip(self._tables, places, rows, strict=True):
                 table[place] = row
             first = last
+
+    def renew(self, history: SignalHistory, steps: IntArray) -> None:  # noqa: ARG002
+        """Smooth over the latest seasons where those are new."""
+        seasons = history.seasons[:2]
+        if seasons and seasons != self._seasons:
+            fresh = min(len(history.values), WARM_UP * max(seasons))
+            self._begin(history, seasons, fresh)
+            self.observe(history, fresh)
 
     def _smooth(self, values: list[float], rows: list[list[float]]) -> None:
         """Go over slots, with what each season's table has for them, which is brought up to
