@@ -521,6 +521,7 @@ def series(name: str, of: str) -> str:
             "another workload",
         ),
         ("tp,pp,tokens_per_s\n8,1,500.5\n4,1,400.5\n", "too few"),
+        ("test,rps,p99_ms\nSET,9e4,1.5\nGET,8e4,1.2\nINCR,7e4,1.1\nPUSH,6e4,1.9\n", "another test"),
     ],
 )
 def test_what_may_be_no_list_of_runs_is_never_sure(text: str, doubt: str, tmp_path: Path) -> None:
@@ -589,6 +590,15 @@ def test_a_refusal_repeats_no_values(tmp_path: Path) -> None:
     with pytest.raises(MisconfiguredError, match="of 4 values") as refused:
         open_table(path)
     assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("good", "bad"), [("✅", "❌"), ("✓", "✗")])
+def test_signs_say_how_a_run_ended(good: str, bad: str, tmp_path: Path) -> None:
+    """Also where a run that failed has a time."""
+    lines = [f"{a},{b},{bad if b == 64 else good},{speed(a, b)}" for a, b in GRID]
+    path = saved(tmp_path / "runs.csv", "threads,batch,status,time_ms", lines)
+    _, study, table = drafted(path)
+    assert outcomes(study, table) == {"succeeded": 8, "failed": 4}
 
 
 def test_names_with_blanks_make_a_study_of_a_trace(tmp_path: Path) -> None:

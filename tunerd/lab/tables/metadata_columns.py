@@ -43,14 +43,15 @@ _MEANINGS: dict[JobStatus, str] = {
 _ABROAD: dict[JobStatus, str] = {
     "succeeded": "correcto correcta éxito exito exitoso terminado completado réussi reussi succès"
     " succes terminé termine erfolg erfolgreich fertig abgeschlossen sucesso concluído concluido"
-    " successo riuscito completato 成功 完成 完了 正常 успех успешно завершено готово",
+    " successo riuscito completato 成功 完成 完了 正常 успех успешно завершено готово"
+    " ✓ ✔ ✅ ☑",
     "failed": "fallo fallido fallida fallado échec echec échoué echoue erreur fehler"
     " fehlgeschlagen abgebrochen gescheitert falha falhou erro fallito errore 失败 失敗 错误 エラー"
-    " 異常 异常 ошибка неудача сбой",
+    " 異常 异常 ошибка неудача сбой ✗ ✘ ✖ ❌",
     "cancelled": "cancelado cancelada annulé abgesagt annullato 取消 キャンセル отменено",
     "timeout": "超时 タイムアウト",
 }
-"""The same in Spanish, French, German, Portuguese, Italian, Chinese, Japanese and Russian."""
+"""The same in Spanish, French, German, Portuguese, Italian, Chinese, Japanese, Russian and signs."""
 _WORDS = {
     word: status
     for meanings in (_MEANINGS, _ABROAD)

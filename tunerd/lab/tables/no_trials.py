@@ -52,7 +52,8 @@ def _doubts(profile: TableProfile, guesses: Collection[ColumnGuess]) -> Iterator
 def _names_things(guess: ColumnGuess) -> bool:
     """Whether a column has names of what jobs bring, and not of jobs."""
     named = guess.column.kind in ("category", "text") and _IDS.isdisjoint(guess.name.words)
-    return named and guess.role in ("label", "context") and guess.name.weight("context") >= 1
+    aside = guess.role in ("label", "context") or (guess.role == "parameter" and guess.unsure)
+    return named and aside and guess.name.weight("context") >= 1
 
 
 def _is_step(column: ColumnProfile, name: ColumnName) -> bool:

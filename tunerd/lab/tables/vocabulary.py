@@ -243,6 +243,7 @@ MEASURES = _measures("""
 1.5 6 min!: jitter
 2.5 4 min!: lag, consumer lag
 3 5.2 min: energy, joule, kwh, k wh, edp, energy delay product, carbon, co2
+3 5.2 min: emission, emission rate
 2 3.5 min!: power, watt, average power, mean power, power draw
 2 0.5 min!: temperature
 3.5 1 min!: peak memory, max memory, memory used, memory usage, memory peak, memory allocated
