@@ -51,7 +51,7 @@ _ABROAD: dict[JobStatus, str] = {
     "cancelled": "cancelado cancelada annulé abgesagt annullato 取消 キャンセル отменено",
     "timeout": "超时 タイムアウト",
 }
-"""The same in Spanish, French, German, Portuguese, Italian, Chinese, Japanese, Russian and signs."""
+"""The same in Spanish, French, German, Portuguese, Italian, Chinese, Japanese, Russian, signs."""
 _WORDS = {
     word: status
     for meanings in (_MEANINGS, _ABROAD)

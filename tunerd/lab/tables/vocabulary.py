@@ -153,7 +153,7 @@ PARAMETER = _weighed("""
 2: index, index type, format, file format, storage format, encoding, bit, group size, pack
 2: packing, checkpoint, checkpoint interval, save interval, log interval, cp algo
 2: broadcast algorithm
-3: cycle time, fusion threshold, tensor fusion threshold, fusion buffer threshold
+4: cycle time, fusion threshold, tensor fusion threshold, fusion buffer threshold
 1: max, min, default, size limit
 1.5: partition count
 """)
