@@ -265,6 +265,10 @@ def open_table(path: Path, reading: ReadOptions = AS_IT_STANDS) -> TableFile:
     return TableFile(path, "csv", _checked(path, names), delimiter, reading, header)
 
 
+_NO_RECORDS = (
+    "has no records that could be rows. Write a line for each job below one with the names of the"
+    " columns (CSV), or a JSON object a line"
+)
 _NO_NAMES = (
     "has no names of columns: its first line, of {columns} values, looks like those below. Name"
     " them in their order with --columns threads,batch,time_s or, for an import, with header in"
@@ -356,7 +360,7 @@ def _record_keys(
         if isinstance(row, TableRow):
             names.update(dict.fromkeys(row.values))
     if not names:
-        raise _wrong(path, "has no records that could be rows")
+        raise _wrong(path, _NO_RECORDS)
     return list(names)
 
 

@@ -174,7 +174,11 @@ def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:
         unit = column.written.notation.unit or profile.units.get(column.name, "")
         if name.words == ("precision",) and column.kind == "float" and _are_shares(column):
             return replace(read_name("precision_score"), leaf=name.leaf)  # of what is found
-        if name.goal is not None or "/" not in unit or rate_of(unit) is None:
+        rate = rate_of(unit) if "/" in unit else None
+        if rate is not None and rate.goal == "minimize" and name.goal == "maximize":
+            why = f"{unit} is a time for each piece of work, whatever it is called"
+            return replace(name, goal=rate.goal, goal_sure=DOUBTED, goal_why=why)
+        if name.goal is not None or rate is None:
             return name
         return replace(read_name(f"{column.name} ({unit})"), leaf=name.leaf)
     return replace(read_name(hint.name), leaf=hint.name)

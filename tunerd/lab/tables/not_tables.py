@@ -39,6 +39,10 @@ _ADVICE: tuple[tuple[str, str], ...] = (
      " Write a line for each run into a CSV: its settings, and what the series were in the mean"),
     (r"\s*JOBID +PARTITION +NAME +USER +ST +TIME ",
      "is what Slurm's squeue says of jobs that have not ended; sacct says how they did"),
+    (r"\{\|[^\n]*\n|\^ [^\n|]+ \^[ \t]*\r?\n\|",
+     "is a table in the markup of a wiki. Save the wiki's page, as a browser shows it, in HTML"),
+    (r"<\?xml[^>]*>\s*<\?mso-application[^>]*>",
+     "is a workbook of Excel in XML. Save its sheet as CSV"),
     (r":::MLL",
      "is MLPerf's log of one run. Write a line for each run into a CSV: its settings, and the"
      " time from run_start to run_stop"),

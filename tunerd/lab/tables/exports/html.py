@@ -8,13 +8,17 @@ from typing import Any
 
 from tunerd.lab.tables.exports.base import ExportFormat
 from tunerd.lab.tables.exports.markdown import Header, rows_of_longest
-from tunerd.lab.tables.header_rows import distinct_names, joined
+from tunerd.lab.tables.header_rows import distinct_names, joined, like_data
 
 __all__ = ["EXPORTER"]
 
-_BEGINS = re.compile(r"(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|table|div|style|p|h\d)\b", re.I)
+_PAGE = re.compile(r"(?:<(?:\?xml|!--)[^>]*>\s*)*<(?:!doctype html|html)\b", re.IGNORECASE)
+_PIECE = re.compile(r"<[!a-z]", re.IGNORECASE)
+_ROW = re.compile(r"<t[rdh]\b", re.IGNORECASE)
 MOST_CELLS, MOST_TEXT = 2_000, 2_000
 """Cells of a row, and characters of a cell."""
+BLOCK, MOST_WITHOUT_END = 1 << 16, 1 << 20
+"""Characters that are read at once, and of a tag or comment that has no end."""
 MOST_OPEN = 8
 """Tables within tables that are looked into."""
 
@@ -67,6 +71,8 @@ class _Reader(HTMLParser):
                 table.cells.append(_Cell("", _many(spans, "colspan"), _many(spans, "rowspan")))
         elif tag in ("br", "p", "li"):
             self.handle_data(" ")
+        elif tag == "sup":
+            self.handle_data("^")  # a note behind a number is no digit of it
 
     def handle_endtag(self, tag: str) -> None:
         """See HTMLParser."""
@@ -81,11 +87,19 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """See HTMLParser."""
-        if self._open and self._open[-1].inside:
+        if self._open and self._open[-1].inside and self.cdata_elem is None:
             cell = self._open[-1].cells[-1]
             cell.text = (cell.text + data)[:MOST_TEXT]
 
+    def close(self) -> None:
+        """See HTMLParser. A page may end within a table."""
+        super().close()
+        for table in self._open:
+            self._end_row(table)
+
     def _end_row(self, table: _Table) -> None:
+        if not table.cells:
+            return  # it has ended, and merged cells go on in the next
         names, texts = table.names, tuple(_laid_out(table))
         table.cells, table.inside, table.names = [], False, True
         if not any(texts):
@@ -94,6 +108,9 @@ class _Reader(HTMLParser):
             table.header.append(texts)
             if not names:
                 table.columns = _names(table.header)
+                if all(map(like_data, texts)):  # nothing names the columns
+                    table.columns = tuple(f"column_{k}" for k in range(1, len(texts) + 1))
+                    self.rows.append((table.columns, dict(zip(table.columns, texts, strict=True))))
         elif texts not in table.header:
             table.columns = table.columns or _names(table.header)
             row = zip(table.columns, [text or None for text in texts], strict=False)
@@ -131,15 +148,27 @@ def _names(header: Sequence[tuple[str, ...]]) -> Header:
 
 
 def _is_log(start: str) -> bool:
-    return _BEGINS.match(start) is not None
+    if _PAGE.match(start) is not None:
+        return True  # what stands above a page's first table may be long
+    return _PIECE.match(start) is not None and _ROW.search(start) is not None
 
 
 def _rows(lines: Iterable[str]) -> Iterator[tuple[Header, dict[str, str | None]]]:
     reader = _Reader()
+    block: list[str] = []
+    size = 0
     for line in lines:
-        reader.feed(line)
+        block.append(line)
+        size += len(line)
+        if size < max(BLOCK, len(reader.rawdata)):
+            continue  # the parser looks at all that has no end yet again
+        reader.feed("".join(block))
+        block, size = [], 0
+        if len(reader.rawdata) > MOST_WITHOUT_END:
+            reader.rawdata = ""
         yield from reader.rows
         reader.rows.clear()
+    reader.feed("".join(block))
     reader.close()
     yield from reader.rows
 

@@ -120,7 +120,8 @@ def _crossed(head: TableHead) -> DetectedExport | None:
     counted = [_value(first) for first in firsts] in [
         list(range(k, k + len(firsts))) for k in (0, 1)
     ]
-    if not alike or (counted and not rising):
+    indices = counted and values == list(range(len(values)))  # an array has no names
+    if not alike or (counted and not rising) or indices:
         return None
     return _detected((corner,), cells, _SETTING, _DOWN)
 

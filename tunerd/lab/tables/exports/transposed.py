@@ -3,7 +3,7 @@ in the first column."""
 
 from itertools import islice
 
-from tunerd.lab.tables.column_names import read_name
+from tunerd.lab.tables.column_names import read_name, without_number
 from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
@@ -13,11 +13,14 @@ from tunerd.lab.tables.exports.base import (
     TableHead,
 )
 from tunerd.lab.tables.rows import SkippedRows, TableRow
+from tunerd.lab.tables.vocabulary import word_set
 
 __all__ = ["EXPORTER"]
 
 FEWEST_RUNS, MOST_NAMES = 3, 150
 """Columns of runs, and names in the first column: of longer tables the rows are runs."""
+_SUMMARIES = word_set("default minimum maximum mean average median std count min max avg unit type")
+"""Names of columns that are of no run: of a description of settings, or of a summary."""
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
@@ -33,7 +36,9 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     known = sum(max(read_name(name).weights.values(), default=0.0) >= 3 for name in runs)
     if not set_ or not measured or 2 * (set_ + measured) <= len(names) or 2 * known >= len(runs):
         return None
-    hints = {first: ColumnHint("label", "names the run")}
+    if not _SUMMARIES.isdisjoint(name.lower() for name in runs):
+        return None
+    hints = {} if _is_set(first) else {first: ColumnHint("label", "names the run")}
     return DetectedExport(
         "transposed",
         "a table with a column for each run",
@@ -49,7 +54,13 @@ def _reshape(rows: Rows, not_jobs: SkippedRows, reading: ReadOptions) -> Rows:  
     first, *runs = held[0].values if held else ("",)
     for number, run in enumerate(runs, 1):
         values = {str(row.values.get(first)): row.values.get(run) for row in held}
-        yield TableRow(number, {first: run, **values})
+        yield TableRow(number, {first: without_number(run) if _is_set(first) else run, **values})
+
+
+def _is_set(first: str) -> bool:
+    """Whether the first line has what was set, like those below it, and no names of runs."""
+    name = read_name(first)
+    return name.weight("parameter") >= 3 > name.weight("measured")
 
 
 EXPORTER = ExportFormat("transposed", _recognise)
