@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from msgspec import json, structs
 
-from tests.stages.fakes import Heard
+from tests.stages.fakes import START, Heard
 from tests.stages.sharing import SIZES, Instance, Ticking, elsewhere, join, offer, settle
 from tests.stages.tuning import NAME, Tuning, random_jobs
 from tunerd import telemetry
@@ -269,6 +269,30 @@ def test_what_nobody_takes_is_the_owners_again_however_much_else_waits(
     owner.stage.offers.take_over(books, StepPlan())
     assert books.due[1:] == offered
     assert books.offered == {}
+
+
+def test_who_waits_in_vain_again_and_again_offers_less_and_less_often(
+    tuning: Tuning, owner: Instance, helper: Instance
+) -> None:
+    """An instance that leaves this study alone counts as idle all the same."""
+    offers, rested = owner.stage.offers, []
+    for _ in range(3):
+        offer(tuning, owner, [helper])
+        books = owner.stage._books[NAME]
+        books.due = ["something else"]
+        with tuning.store.transaction() as tx:
+            earlier = tuning.time.now() - timedelta(days=400)
+            tx._connection.execute(sa.update(search_tasks).values(offered_at=earlier))
+        before = tuning.time.at
+        offers.take_over(books, StepPlan())
+        rested.append(offers._rests[NAME] - (before - START).total_seconds())
+        books.due = []
+        tuning.time.pass_(seconds=rested[-1])
+    assert [round(seconds, -1) for seconds in rested] == [30, 60, 120]
+    offer(tuning, owner, [helper])
+    assert helper.stage.step()
+    offers.collect(owner.stage._books[NAME])
+    assert NAME not in offers._rest_s
 
 
 def test_what_is_to_be_searched_here_anyway_is_not_taken_over(

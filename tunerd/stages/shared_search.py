@@ -50,7 +50,10 @@ instance that was lost. Loading a large model takes a second, a search 0.06 to 1
 UNTAKEN_S = 15.0
 """What nobody has taken for so long is the owner's again, however much else waits."""
 REST_S = 30.0
-"""How long nothing is offered after nobody took any: each offer has its cost."""
+"""How long nothing is offered after nobody took any: each offer has its cost. Twice as long each
+time that the owner had waited for it in vain …"""
+LONGEST_REST_S = 600.0
+"""… and at most so long: an idle instance may leave this one study alone, which nobody is told."""
 LOOK_EVERY_S = 0.25
 """How often an idle instance looks for searches to do."""
 FAILED_S = 600.0
@@ -95,6 +98,8 @@ class SearchOffers:
     enabled: bool = True
     _rests: dict[str, float] = field(default_factory=dict)
     """Until when nothing is offered, by study."""
+    _rest_s: dict[str, float] = field(default_factory=dict)
+    """How long it rests the next time, by study."""
 
     def begin(self, books: StudySession) -> None:
         """Drop what was offered of the study so far, by whoever held it."""
@@ -128,8 +133,13 @@ class SearchOffers:
         with self.store.transaction() as tx:
             tx.fence(name, books.epoch)
             rows = tx.collect_searches(name, unclaimed_s=UNTAKEN_S if books.due else 0.0)
-        if len(rows) == offered and not any(row.claimed for row in rows):
-            self._rests[name] = self.clock() + REST_S
+        if any(row.claimed for row in rows):
+            self._rest_s.pop(name, None)
+        elif len(rows) == offered:
+            rest_s = self._rest_s.get(name, REST_S)
+            self._rests[name] = self.clock() + rest_s
+            if books.due:  # else it did not even wait
+                self._rest_s[name] = min(2 * rest_s, LONGEST_REST_S)
         return rows
 
     def offer(
