@@ -131,9 +131,3 @@ def test_a_speed_in_seconds_a_step_is_made_small(tmp_path: Path) -> None:
     lines = [f"{a},{b},{1e4 / float(v):.3f} s/it" for a, b, v in ROWS]
     guesses, _ = read(saved(tmp_path / "runs.csv", "threads,batch,speed", *lines))
     assert (guesses.objective.column.name, guesses.goal) == ("speed", "minimize")
-
-
-def test_a_cycle_time_that_nobody_chose_is_measured(tmp_path: Path) -> None:
-    lines = [f"{a},{b},{1e4 / float(v):.2f}" for a, b, v in ROWS]
-    guesses, _ = read(saved(tmp_path / "runs.csv", "threads,batch,cycle_time", *lines))
-    assert (guesses.objective.column.name, guesses.goal) == ("cycle_time", "minimize")

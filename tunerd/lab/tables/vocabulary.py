@@ -203,7 +203,6 @@ MEASURES = _measures("""
 3 7 min: step time, iteration time, iter time, execution time, run time, runtime, wall time
 3 7 min: walltime, wall clock, wallclock, elapsed, elapsed time, duration, makespan
 3 7 min: completion time, jct
-3 5 min: cycle time
 3 7 min: turnaround, training time, train time, query time, solve time, solution time
 3 7.1 min: real time
 3 7 min: kernel time, response time, batch time, epoch time, time per step
