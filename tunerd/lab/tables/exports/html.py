@@ -1,9 +1,11 @@
 """Tables in HTML, as notebooks, pandas and wikis write them: the longest one of a page."""
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import islice
 from typing import Any
 
 from tunerd.lab.tables.exports.base import ExportFormat
@@ -124,13 +126,14 @@ def _many(spans: Mapping[str, str | None], name: str) -> int:
 
 def _laid_out(table: _Table) -> Iterator[str]:
     """The texts of a row, one for each column. A merged cell says the same in all of them."""
-    cells = [text for cell in table.cells for text in [cell] * cell.across][:MOST_CELLS]
+    spread = (cell for cell in table.cells for _ in range(cell.across))
+    cells = deque(islice(spread, MOST_CELLS))
     place = 0
     while cells or place in table.below:
         if place in table.below:
             text, left = table.below.pop(place)
         else:
-            cell = cells.pop(0)
+            cell = cells.popleft()
             text, left = " ".join(cell.text.split()), cell.down
         if left > 1:
             table.below[place] = text, left - 1
