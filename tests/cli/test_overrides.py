@@ -318,3 +318,15 @@ def test_damaged_orders_are_told_and_not_passed_over(
     assert (study["orders"], study["orders_damaged"]) == ([], True)
     tunerd("lift", "llm", 1, "--why", "over", *options)
     assert [given.command for given in commands(installation)] == ["lift"]
+
+
+@pytest.mark.parametrize("tuner", ["null", "[]", '{"watch": 3, "training": null}'])
+def test_status_outlives_what_is_damaged(
+    tunerd: Tunerd, installation: Installation, tuner: str
+) -> None:
+    stands(installation, Override(1, "pause"))
+    with installation.open_store() as store:
+        tamper(store, "UPDATE study_states SET state = json_set(state, '$.tuner', json(?))", tuner)
+    shown = tunerd("status", "llm", "--json", "--settings", installation.file)
+    (study,) = shown.json["studies"]
+    assert (study["drift"], study["unusable"], len(study["orders"])) == ([], None, 1)

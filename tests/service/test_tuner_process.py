@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -115,6 +116,20 @@ def test_who_dies_without_a_word_keeps_no_studies_from_others(watch: Watch) -> N
     spoke = watch("ready", "crash", "wait")
     spoke.until(lambda: len(spoke.lost) == 2)
     assert spoke.tuner.is_well()  # it is started again, and keeps them
+
+
+def test_a_child_is_of_this_code_wherever_it_is_started(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a folder with another tunerd it would refuse, or understand nothing."""
+    (tmp_path / "tunerd").mkdir()
+    (tmp_path / "tunerd/__init__.py").write_text("raise SystemExit(4)\n")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
+    child = watch("ready", "wait")
+    child.until(lambda: bool(child.reports or child.lost))
+    assert (child.reports, child.lost) == ([TunerReady()], [])
 
 
 def test_a_tuner_process_of_other_files_than_the_daemons_refuses(watch: Watch) -> None:

@@ -30,3 +30,13 @@ def test_searches_of_other_code_are_of_another_build(
     assert made_by() != before
     monkeypatch.undo()
     assert made_by() == before
+
+
+def test_a_link_to_nowhere_is_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such are the locks of some editors."""
+    (tmp_path / "tuner.py").write_text("")
+    monkeypatch.setattr(tunerd, "__file__", str(tmp_path / "__init__.py"))
+    code = build_info.whole_code.__wrapped__
+    before = code()
+    (tmp_path / ".#tuner.py").symlink_to("somebody@somewhere.1")
+    assert code() == before

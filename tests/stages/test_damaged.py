@@ -44,6 +44,8 @@ def _goes_on(tuning: Tuning, jobs: int) -> None:
         """UPDATE study_states SET state = '{"layout": 18}'""",
         "UPDATE study_states SET state = replace(state, '\"sequence\":40', '\"sequence\":4')",
         "UPDATE study_states SET state = replace(state, '\"window\"', '\"widow\"')",
+        "UPDATE study_states SET state = json_set(state, '$.history.digest', 5)",
+        "UPDATE study_states SET state = json_remove(state, '$.history.since')",
         "UPDATE context_states SET state = half(state)",
         "UPDATE context_states SET state = replace(state, '\"watched\"', '\"watches\"')",
         "UPDATE context_states SET state = json_set(state, '$.context', 3)",

@@ -44,5 +44,10 @@ class HashChain(FrozenState, frozen=True):
     @classmethod
     def go_on(cls, state: Mapping[str, Any] | None, at: int) -> Self:
         """Go on from what :meth:`dump` gave, or begin at observation ``at`` where that does not end
-        there."""
-        return cls(at, at) if state is None or state["at"] != at else cls.load(state)
+        there.
+
+        Raises:
+            ValueError: it is no such state, wherever it ends.
+        """
+        chain = None if state is None else cls.load(state)
+        return cls(at, at) if chain is None or chain.at != at else chain

@@ -114,10 +114,14 @@ def _orders(
 
 def drifts(generation: "StudyGeneration | None", state: dict[str, Any]) -> list[dict[str, Any]]:
     """What no longer is as it was, and is not over."""
-    active = state.get("tuner", {}).get("watch", {}).get("active", [])
+    from tunerd.core.decisions.context_state import UNREADABLE
+
+    try:
+        active = list(state["tuner"]["watch"]["active"])
+    except UNREADABLE:  # nothing was saved yet, or it is damaged: then its daemon learns it anew
+        return []
     if not active or generation is None:
         return []
-    from tunerd.core.decisions.context_state import UNREADABLE
     from tunerd.core.decisions.drift_consequences import DriftConsequences
     from tunerd.core.drift.alarms import Drift, DriftUpdate, Phase
     from tunerd.core.study_file import parse_study
@@ -251,9 +255,14 @@ def _given_up(generation: "StudyGeneration | None", state: dict[str, Any]) -> li
 
 def _pinned(store: "Store", study: str, state: dict[str, Any]) -> int | None:
     """The version that an operator went back to, while it stands."""
+    from tunerd.core.decisions.context_state import UNREADABLE
     from tunerd.store import serving
 
-    if not state.get("tuner", {}).get("training", {}).get("pinned"):
+    try:
+        pinned = bool(state["tuner"]["training"]["pinned"])
+    except UNREADABLE:
+        return None
+    if not pinned:
         return None
     serves = serving(store.models(study))
     return None if serves is None else serves.version

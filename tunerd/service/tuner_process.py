@@ -215,7 +215,7 @@ class TunerProcess:
         self.on_return(study)
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", self.module, *self.arguments]
+        command = [sys.executable, *_safe_path(), "-m", self.module, *self.arguments]
         for study, why in sorted(self.set_aside.items()):
             command += ["--set-aside", study, f"--because={why}"]
         # What was saved may be what ends it; a step that takes too long is not helped by that.
@@ -320,6 +320,12 @@ class TunerProcess:
     def _pause(self, now: float) -> None:
         self._start_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+
+
+def _safe_path() -> list[str]:
+    """What keeps a child from the modules of the folder that it is started in, where its parent
+    does without them too: that may be a clone of another tunerd."""
+    return [] if {"", os.getcwd()} & set(sys.path) else ["-P"]
 
 
 def _close_input(process: "subprocess.Popen[bytes]") -> None:

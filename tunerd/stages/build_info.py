@@ -41,6 +41,8 @@ def whole_code() -> str:
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
+        if not path.is_file():
+            continue  # an editor's lock is a link to nowhere
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
