@@ -31,7 +31,7 @@ from typing import cast
 import numpy as np
 
 from benchmarks.kit import Bars, arguments
-from tests.stages.tuning import Lines
+from tests.stages.tuning import SIGNAL_STUDY, Lines
 from tunerd import logs
 from tunerd.core.arrays import FloatArray
 from tunerd.core.decisions.context_state import ContextState
@@ -47,19 +47,7 @@ LEAST_SERIES, LEAST_KINDS = 10, 3
 WARM_UP = 0.4
 """Share of a series that nothing is scored on."""
 LATEST = 120
-SERVICE = """
-schema = 1
-name = "web"
-mode = "publish"
-[objective]
-metric = "requests_per_dollar"
-goal = "maximize"
-[context]
-service = { type = "category" }
-rps = { type = "float", scale = "log", signal = "rps{service=$service}", over = "10m" }
-[parameters]
-replicas = { type = "int", values = [1, 2, 4, 8] }
-"""
+SERVICE = SIGNAL_STUDY.replace("schema = 1", 'schema = 1\nmode = "publish"')
 SCORED = [LEVELS.index(level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
 
 

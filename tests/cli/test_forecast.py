@@ -8,7 +8,8 @@ import pytest
 
 from tests.cli.conftest import Said
 from tests.empty_store import empty_store
-from tests.stages.test_signals import TEXT, busy
+from tests.stages.test_signals import busy
+from tests.stages.tuning import SIGNAL_STUDY as TEXT
 from tests.stages.tuning import Lines
 from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.forecasting.rhythm import ContextForecast

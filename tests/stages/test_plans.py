@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from tests.stages.fakes import Time
-from tests.stages.test_signals import TEXT, forecasting, ran_in, short_load
+from tests.stages.test_signals import forecasting, ran_in, short_load
+from tests.stages.tuning import SIGNAL_STUDY as TEXT
 from tunerd.client import PLAN_KEY, RecommendationFile, Recommendations
 from tunerd.core.recommendation import MadeFrom, Recommendation, SignalBand, StatedObjective
 from tunerd.core.study_file import parse_study

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.stages.fakes import FakeStream, Heard, Time
+from tests.stages.tuning import SIGNAL_STUDY as TEXT
 from tests.stages.tuning import Lines
 from tunerd import telemetry
 from tunerd.core.decisions.context_state import ContextState
@@ -27,18 +28,6 @@ from tunerd.store import ContextRow, RecommendationRow, Store
 from tunerd.store.signals import KEPT, shifts_of
 
 TOPICS = TopicSettings(jobs="jobs", recommendations="recommendations", rejected="rejected")
-TEXT = """
-schema = 1
-name = "web"
-[objective]
-metric = "requests_per_dollar"
-goal = "maximize"
-[context]
-service = { type = "category" }
-rps = { type = "float", scale = "log", signal = "rps{service=$service}", over = "10m" }
-[parameters]
-replicas = { type = "int", values = [1, 2, 4, 8] }
-"""
 
 
 @pytest.fixture

@@ -23,10 +23,32 @@ from tunerd.stages.tune import HOUSEKEEP_EVERY_S, TuneStage
 from tunerd.store import RecommendationRow, Store, open_store
 from tunerd.telemetry import Report
 
-__all__ = ["Lines", "Tuning", "another", "job", "random_jobs", "study", "tamper", "true_speed"]
+__all__ = [
+    "SIGNAL_STUDY",
+    "Lines",
+    "Tuning",
+    "another",
+    "job",
+    "random_jobs",
+    "study",
+    "tamper",
+    "true_speed",
+]
 
 NAME = "toy"
 TOPIC = "recommendations"
+SIGNAL_STUDY = """
+schema = 1
+name = "web"
+[objective]
+metric = "requests_per_dollar"
+goal = "maximize"
+[context]
+service = { type = "category" }
+rps = { type = "float", scale = "log", signal = "rps{service=$service}", over = "10m" }
+[parameters]
+replicas = { type = "int", values = [1, 2, 4, 8] }
+"""
 
 
 @dataclass

@@ -39,7 +39,7 @@ class InsertedRequests:
     """Those whose id is known with other content; not kept."""
 
 
-# A tuner asks before each step, idle or not. Made anew each time it costs four times as much.
+# A tuner asks before each step, idle or not. Most of the price was to make the statement anew.
 _WAITING = (
     sa.select(requests.c.study, sa.func.count().label("waiting"))
     .where(requests.c.answered_at.is_(None))

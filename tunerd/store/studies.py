@@ -59,7 +59,7 @@ class GenerationOutcome:
     """Published; it was current already; refused, because it is an earlier generation's."""
 
 
-# A tuner asks before each step, idle or not. Made anew each time it costs four times as much.
+# A tuner asks before each step, idle or not. Most of the price was to make the statement anew.
 _STUDIES = sa.select(studies).order_by(studies.c.name)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.stages.test_signals import TEXT
+from tests.stages.tuning import SIGNAL_STUDY as TEXT
 from tunerd.core.forecasting.forecaster import SignalForecast
 from tunerd.core.forecasting.plan import plan_windows
 from tunerd.core.study_file import parse_study
