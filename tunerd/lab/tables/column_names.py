@@ -4,31 +4,12 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from tunerd.core.expressions import RESERVED
+from tunerd.lab.tables import vocabulary
 from tunerd.lab.tables.foreign_words import has_unknown_words, in_english
 from tunerd.lab.tables.rates import DOUBTFUL, LIKELY, RateMeaning, plain_unit, rate_of, slashes_read
-from tunerd.lab.tables.vocabulary import (
-    CONTEXT,
-    DEVICES,
-    LABELS,
-    MEASURES,
-    MISHAPS,
-    OUTCOMES,
-    PARAMETER,
-    QUALIFIERS,
-    QUALITY,
-    QUANTITIES,
-    SENSORS,
-    STATISTICS,
-    STATUS,
-    TAKEN,
-    TIMES,
-    WISHES,
-    MetricPhrase,
-    word_set,
-)
+from tunerd.lab.tables.vocabulary import Class, Direction, MetricPhrase
 
 __all__ = [
     "ColumnName",
@@ -40,101 +21,8 @@ __all__ = [
     "words",
 ]
 
-Class = Literal["context", "parameter", "measured", "status", "label"]
-"""What a name can say that a column is."""
-
-_Direction = tuple[Literal["maximize", "minimize"] | None, float, str]
+_Better = tuple[Direction | None, float, str]
 """Which way better is, how sure that is, and why."""
-_EXPANDED = {
-    **dict.fromkeys(("num", "number", "nr", "cnt", "count", "no"), "n"),
-    **dict.fromkeys(("sec", "second"), "s"),
-    **dict.fromkeys(("msec", "millis", "millisecond"), "ms"),
-    **dict.fromkeys(("usec", "microsecond"), "us"),
-    **dict.fromkeys(("nsec", "nanosecond"), "ns"),
-    **dict.fromkeys(("hr", "hour"), "hour"),
-    **dict.fromkeys(("length", "size of"), "len"),
-    **dict.fromkeys(("std", "stdev", "stddev", "sd", "stdv"), "std"),
-    **dict.fromkeys(("avg", "average"), "mean"),
-    "med": "median",
-    "negative": "neg",
-    **dict.fromkeys(("minimum", "fastest"), "min"),
-    **dict.fromkeys(("maximum", "slowest"), "max"),
-    **dict.fromkeys(("bsz", "bs", "batchsize"), "batch size"),
-    **dict.fromkeys(("gas", "gradaccum"), "gradient accumulation"),
-    **dict.fromkeys(("proc", "pe"), "process"),
-    **dict.fromkeys(("iter", "it"), "iteration"),
-    "mbs": "micro batch size",
-    "gbs": "global batch size",
-    "microbatches": "micro batch",
-    "seqlen": "seq len",
-    "ctx": "context",
-    "mem": "memory",
-    "util": "utilization",
-    "ckpt": "checkpoint",
-    "ckpting": "checkpointing",
-    "chkpt": "checkpoint",
-    "act": "activation",
-    "grad": "gradient",
-    "accum": "accumulation",
-    "acc": "accuracy",
-    "prec": "precision",
-    "rew": "reward",
-    "ret": "return",
-    "thruput": "throughput",
-    "perf": "performance",
-    "quant": "quantization",
-    "freq": "frequency",
-    "bw": "bandwidth",
-    "lat": "latency",
-    "exec": "execution",
-    "attn": "attention",
-    "percent": "pct",
-    "ntasks": "process",
-    "cpus": "cpu",
-    "gpus": "gpu",
-    "tpus": "tpu",
-    "ngpus": "gpu",
-    "ncpus": "cpu",
-    "params": "param",
-    "dl": "dataloader",
-    "lyr": "layer",
-    "hid": "hidden",
-    "emb": "embedding",
-    "ffw": "ffn",
-    "tput": "throughput",
-    **dict.fromkeys(("thpt", "thrpt", "thruput", "xput"), "throughput"),
-    "zeit": "time",
-    "toks": "token",
-    "tok": "token",
-    "imgs": "image",
-    "img": "image",
-}
-
-
-_WHOLE = word_set("""
-    ops fps qps tps rps iops ips pps flops gflops tflops mflops pflops ms us ns bs gbs mbs os
-    gas bus axis loss status class address radius bias process access success less always mlups
-    gups gbps mbps kbps bps wps sps tgs mpps kpps mips gops tops
-    glups gteps teps gcups sms rss maxrss fs ps h2d alias basis analysis https dss ssds
-""")
-"""Words that end in s in the singular."""
-_NOUNS = word_set("""
-    gpu node proc rank thread core worker layer head task cpu process expert socket replica
-    param executor device host channel row col block tile warp stage iteration request
-""")
-_TAILS = word_set("size type name value kind mode degree factor strategy setting level used")
-"""Last words that say less than the one before."""
-_SINGLE = (
-    frozenset(
-        word
-        for table in (CONTEXT, PARAMETER, MEASURES, STATUS, LABELS)
-        for phrase in table
-        for word in phrase
-    )
-    | frozenset(TIMES)
-    | word_set("time size count rate type name mode limit number use enable max min mpi omp")
-)
-"""Words of which names are made."""
 _CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?![a-z])")
 _BETTER = re.compile(
@@ -168,46 +56,39 @@ def words(name: str) -> tuple[str, ...]:
 def _percentile(match: re.Match[str]) -> str:
     number = float(match[1] or match[2] or match[3])
     whole = f"p{number:.0f}"
-    return " max " if number == 100 else f" {whole if whole in STATISTICS else 'percentile'} "
+    return (
+        " max "
+        if number == 100
+        else f" {whole if whole in vocabulary.STATISTICS else 'percentile'} "
+    )
 
 
 def _parted(word: str) -> tuple[str, ...]:
     """A word that nobody knows as two that are known: ``blocksize``, ``elapsedtime``."""
-    if word not in _SINGLE:
+    if word not in vocabulary.WORDS:
         for place in range(3, len(word) - 2):
             halves = tuple(_expanded(word[:place])) + tuple(_expanded(word[place:]))
-            if all(half in _SINGLE and len(half) > 2 for half in halves):
+            if all(half in vocabulary.WORDS and len(half) > 2 for half in halves):
                 return halves
     return (word,)
 
 
 def _expanded(word: str) -> list[str]:
-    if word in _EXPANDED:
-        return _EXPANDED[word].split()
+    if word in vocabulary.EXPANDED:
+        return vocabulary.EXPANDED[word].split()
     if word.endswith(("sses", "xes", "shes", "nches", "tches", "rches")):
         word = word[:-2]
-    elif len(word) > 3 and word.endswith("s") and word not in _WHOLE and word[-2] not in "su":
+    elif (
+        len(word) > 3
+        and word.endswith("s")
+        and word not in vocabulary.ENDS_IN_S
+        and word[-2] not in "su"
+    ):
         word = word[:-3] + "y" if word.endswith("ies") and len(word) > 4 else word[:-1]
     for prefix in ("num", "n"):
-        if word.startswith(prefix) and word[len(prefix) :] in _NOUNS:
+        if word.startswith(prefix) and word[len(prefix) :] in vocabulary.COUNTED:
             word = word[len(prefix) :]
-    return _EXPANDED.get(word, word).split()
-
-
-_SECTIONS: dict[str, Class] = {
-    **dict.fromkeys(("config", "cfg", "conf", "configuration", "args", "arg"), "parameter"),
-    **dict.fromkeys(("param", "params", "parameters", "hparams", "knobs", "flags"), "parameter"),
-    **dict.fromkeys(("hyperparameters", "tunable", "tunables", "knob"), "parameter"),
-    "tunedhyperparameters": "parameter",
-    **dict.fromkeys(("context", "ctx", "workload"), "context"),
-    **dict.fromkeys(("metric", "metrics", "result", "results", "summary"), "measured"),
-    **dict.fromkeys(("output", "outputs", "measurement", "measurements"), "measured"),
-    **dict.fromkeys(("monitoring", "system", "timing", "timings"), "measured"),
-    **dict.fromkeys(("parameterassignments", "assignments"), "parameter"),
-    "sys": "label",
-    **dict.fromkeys(("label", "labels", "tag", "tags", "meta", "metadata", "info"), "label"),
-}
-"""What records of other tools call the parts of a run: ``params.lr``, ``metrics/loss``."""
+    return vocabulary.EXPANDED.get(word, word).split()
 
 
 def without_number(name: str) -> str:
@@ -224,13 +105,13 @@ def _named(table: Mapping[tuple[str, ...], float]) -> dict[tuple[str, ...], floa
     return weights
 
 
-_MEASURES = {words(" ".join(phrase)): measure for phrase, measure in MEASURES.items()}
+_MEASURES = {words(" ".join(phrase)): measure for phrase, measure in vocabulary.MEASURES.items()}
 _TABLES: dict[Class, Mapping[tuple[str, ...], float]] = {
-    "context": _named(CONTEXT),
-    "parameter": _named(PARAMETER),
+    "context": _named(vocabulary.CONTEXT),
+    "parameter": _named(vocabulary.PARAMETER),
     "measured": {phrase: measure.weight for phrase, measure in _MEASURES.items()},
-    "status": _named(STATUS),
-    "label": _named(LABELS),
+    "status": _named(vocabulary.STATUS),
+    "label": _named(vocabulary.LABELS),
 }
 _KNOWN = frozenset[tuple[str, ...]]().union(*_TABLES.values())
 _LONGEST = max(map(len, _KNOWN))
@@ -249,7 +130,7 @@ class ColumnName:
     """The phrases that it was recognised by."""
     rank: float
     """As an objective."""
-    goal: Literal["maximize", "minimize"] | None
+    goal: Direction | None
     guard: bool
     measure: str
     """The phrase that says what was measured; "" when none does."""
@@ -305,8 +186,8 @@ def read_name(name: str) -> ColumnName:
     measure = max(measures, key=lambda other: measures[other].rank, default="")
     best = measures.get(measure, MetricPhrase(0.0, 0.0, None))
     rank = best.rank + _qualified(leaf_words, measure, rate) if measures else 0.0
-    guard = best.guard or any(QUALIFIERS.get(word) == _TAIL for word in leaf_words)
-    if measures and any(QUALIFIERS.get(word, 0.0) <= _TAIL for word in leaf_words):
+    guard = best.guard or any(vocabulary.QUALIFIERS.get(word) == _TAIL for word in leaf_words)
+    if measures and any(vocabulary.QUALIFIERS.get(word, 0.0) <= _TAIL for word in leaf_words):
         weights["measured"] = weights.get("measured", 0.0) + 1.5  # the spread or tail of something
     goal, sure, why = _said_better(leaf, _goal(leaf_words, measures, measure, rate))
     if sure > DOUBTFUL and has_unknown_words(leaf):
@@ -325,15 +206,16 @@ def read_name(name: str) -> ColumnName:
         sure,
         why,
         taken,
-        (rate is not None and rate.goal == "minimize") or not _TIME_WORDS.isdisjoint(leaf_words),
+        (rate is not None and rate.goal == "minimize")
+        or not vocabulary.TIME_WORDS.isdisjoint(leaf_words),
     )
 
 
 def _time_rank(found: Sequence[str]) -> float:
     """How likely a time is what people want better: the whole before a part of it."""
-    if not _PARTS.isdisjoint(found):
+    if not vocabulary.TIME_PARTS.isdisjoint(found):
         return 3.0
-    return 6.0 if _WHOLE_TIMES.isdisjoint(found) else 6.5
+    return 6.0 if vocabulary.WHOLE_TIMES.isdisjoint(found) else 6.5
 
 
 def _qualified(found: Sequence[str], measure: str, rate: RateMeaning | None) -> float:
@@ -342,58 +224,49 @@ def _qualified(found: Sequence[str], measure: str, rate: RateMeaning | None) -> 
     beside = found[:-1] if minutes else found
     if "score" in found:  # of a cross-validation, and no coefficient of variation
         beside = tuple(word for word in beside if word != "cv")
-    trained = not {"train", "training"}.isdisjoint(found) and not QUALITY.isdisjoint(
+    trained = not {"train", "training"}.isdisjoint(found) and not vocabulary.QUALITY.isdisjoint(
         measure.split()
     )  # what counts is how good it is on data that it has not seen
-    return sum(QUALIFIERS.get(word, 0.0) for word in beside) - (0.5 if trained else 0.0)
-
-
-_WHOLE_TIMES = word_set("total epoch step iteration wall elapsed run e2e makespan")
-_PARTS = word_set("""
-    setup init startup data dataloader load loading forward backward fwd bwd optimizer comm
-    communication sync io gc h2d d2h warmup wait queue compile save checkpoint checkpointing
-    preprocess validation val eval allreduce stall idle overhead
-""")
-_TIME_WORDS = {"time", "duration", "latency", "delay", "elapsed", "slack"}
+    return sum(vocabulary.QUALIFIERS.get(word, 0.0) for word in beside) - (0.5 if trained else 0.0)
 
 
 def _without_rates(
     measures: Mapping[str, MetricPhrase], found: Sequence[str]
 ) -> dict[str, MetricPhrase]:
     """Without "per s", where it is errors that are counted; money an hour can be read both ways."""
-    money = not _MONEY.isdisjoint(found)
+    money = not vocabulary.MONEY.isdisjoint(found)
     return {
         name: phrase for name, phrase in measures.items() if money or not name.startswith("per ")
     }
 
 
-_MONEY = {"usd", "dollar", "eur", "cost", "price"}
-
-
 def _certainly_measured(found: Sequence[str]) -> bool:
-    word_set = frozenset(found)
-    if word_set & WISHES:
+    among = frozenset(found)
+    if among & vocabulary.WISHES:
         return False
-    if word_set & STATISTICS or word_set & OUTCOMES or (word_set & MISHAPS and "max" not in found):
+    if (
+        among & vocabulary.STATISTICS
+        or among & vocabulary.OUTCOMES
+        or (among & vocabulary.MISHAPS and "max" not in found)
+    ):
         return True
-    sensed = SENSORS | {"pct"}  # %cpu, and the percent of CPU that a job got
-    if word_set & DEVICES and word_set & sensed and "memory" not in word_set:
+    sensed = vocabulary.SENSORS | {"pct"}  # %cpu, and the percent of CPU that a job got
+    if among & vocabulary.DEVICES and among & sensed and "memory" not in among:
         return True
     # "max memory" alone may be asked for; a maximum of what is never asked for is taken.
-    taken = word_set & TAKEN - ({"max"} if "memory" in word_set else set())
-    return bool(taken and word_set & QUANTITIES)
+    taken = among & vocabulary.TAKEN - ({"max"} if "memory" in among else set())
+    return bool(taken and among & vocabulary.QUANTITIES)
 
 
 def _goal(
     found: Sequence[str], measures: Mapping[str, MetricPhrase], told: str, rate: RateMeaning | None
-) -> _Direction:
+) -> _Better:
     """Which way better is by a name, how sure that is, and why."""
     best = measures[told].goal if told else None
     if (otherwise := _otherwise(found, best if rate is None else rate.goal)) is not None:
         return otherwise
     if "neg" in found and best is not None and rate is None:
-        turned: Literal["maximize", "minimize"]
-        turned = "maximize" if best == "minimize" else "minimize"
+        turned: Direction = "maximize" if best == "minimize" else "minimize"
         return turned, 0.9, f'by its name (the negative of "{told}")'
     if rate is not None and (rate.sure < 0.5 or best in (None, rate.goal)):
         return rate.goal, rate.sure, f"by its name: {rate.why}"
@@ -408,7 +281,7 @@ def _goal(
     return best, 0.9, f'by its name ("{told}")'
 
 
-def _said_better(leaf: str, named: _Direction) -> _Direction:
+def _said_better(leaf: str, named: _Better) -> _Better:
     """Which way better is where a name says just that: ``Score ↓``, ``time (lower is better)``.
 
     An arrow beside a speed is often where data went: ``Mbit/s ↓``.
@@ -416,7 +289,7 @@ def _said_better(leaf: str, named: _Direction) -> _Direction:
     match = _BETTER.search(leaf)
     if match is None:
         return named
-    goal: Literal["maximize", "minimize"] = "maximize" if match["max"] else "minimize"
+    goal: Direction = "maximize" if match["max"] else "minimize"
     if match[0] in "↑↓" and (named[0] not in (None, goal) or _TRANSFER.search(leaf)):
         return named[0] or goal, DOUBTFUL, f'"{match[0]}" may say where data went'
     return goal, 0.95, f'its name says "{match[0]}"'
@@ -425,43 +298,22 @@ def _said_better(leaf: str, named: _Direction) -> _Direction:
 _TRANSFER = re.compile(r"download|upload|\b(?:down|up|[rt]x|data|traffic|net(?:work)?)\b", re.I)
 
 
-_MIN: Literal["minimize"] = "minimize"
-_MAX: Literal["maximize"] = "maximize"
-_TWISTS: tuple[tuple[frozenset[str], Mapping[str, Literal["maximize", "minimize"]], str], ...] = (
-    (word_set("improvement gain saving saved reduction"), {_MIN: _MAX, _MAX: _MAX},
-     "it says how much better something became"),
-    (word_set("increase regression"), {_MIN: _MIN, _MAX: _MAX}, "it says how something changed"),
-    (word_set("drop lost unused wasted waste missed failed deficit gap shortfall penalty decline"
-              " decrease degradation"), {_MAX: _MIN}, "it says what was lost"),
-    (word_set("free available remaining headroom spare"), {_MIN: _MAX}, "it says what was left"),
-    (word_set("inverse reciprocal inv"), {_MIN: _MAX, _MAX: _MIN}, "it says one divided by it"),
-)  # fmt: skip
-"""Words that turn round what is better of a quantity, by which way it was."""
-_LASTS = word_set("uptime mtbf mttf lifetime life survival endurance autonomy")
-_COUNTED_UP = word_set(
-    "epoch step iteration hour minute second day time sample token round trial evaluation"
-)
-_KEPT = word_set("under within in meeting met attainment")
-
-
-def _otherwise(
-    found: Sequence[str], best: Literal["maximize", "minimize"] | None
-) -> _Direction | None:
+def _otherwise(found: Sequence[str], best: Direction | None) -> _Better | None:
     """Which way better is where other words than the quantity's own say it; else ``None``."""
     until = "failure" in found and not {"to", "between", "until", "before"}.isdisjoint(found)
-    if (until or not _LASTS.isdisjoint(found)) and best != "maximize":
+    if (until or not vocabulary.LASTS.isdisjoint(found)) and best != "maximize":
         return "maximize", LIKELY, "by its name: it lasts, and longer is better"
-    if not {"sla", "slo"}.isdisjoint(found) and not _KEPT.isdisjoint(found):
+    if not {"sla", "slo"}.isdisjoint(found) and not vocabulary.KEPT.isdisjoint(found):
         sure = LIKELY if best != "minimize" else DOUBTFUL
         return "maximize", sure, "by its name: it says how much kept within a bound"
-    if "to" in found[1:-1] and found[found.index("to", 1) - 1] in _COUNTED_UP:
+    if "to" in found[1:-1] and found[found.index("to", 1) - 1] in vocabulary.SPENT:
         sure = DOUBTFUL if "live" in found else 0.9 if best == "minimize" else LIKELY
         return "minimize", sure, "by its name: it says how much it takes"
     if "flops" in found[:1] and "per" in found and best == "maximize":
         return "minimize", DOUBTFUL, "it may be how much there is to do"
     if found[:1] == ("1",) and len(found) > 1:
         found = ("inverse", *found)
-    for words_of, turned, why in _TWISTS:
+    for words_of, turned, why in vocabulary.TWISTS:
         if best is not None and best in turned and not words_of.isdisjoint(found):
             return turned[best], DOUBTFUL, why
     return None
@@ -472,14 +324,14 @@ def _last_place(found: Sequence[str], phrase: str) -> int:
     return max((place for place, word in enumerate(found) if word == last), default=-1)
 
 
-_TAIL = QUALIFIERS["p99"]
+_TAIL = vocabulary.QUALIFIERS["p99"]
 
 
 def _section(name: str) -> tuple[Class | None, str]:
     separator = "/" if "/" in name else "."
     *sections, last = name.split(separator)
     for place in range(len(sections), 0, -1):
-        section = _SECTIONS.get(sections[place - 1].lower())
+        section = vocabulary.SECTIONS.get(sections[place - 1].lower())
         if section is not None and last:
             if sections[place - 2 : place] in _GIVEN:
                 section = "measured"  # what a step of a workflow gives
@@ -506,7 +358,11 @@ def _phrases(found: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
         if word == "per" and place and not (after or before):
             taken[place] = taken[place + 1] = True
     end = max((place for place, done in enumerate(taken) if not done), default=-1)
-    while end > 0 and found[end] in _UNITS.keys() | _TAILS and found[end - 1] != "per":
+    while (
+        end > 0
+        and found[end] in vocabulary.UNITS.keys() | vocabulary.VAGUE
+        and found[end - 1] != "per"
+    ):
         end -= 1
     for size in range(min(_LONGEST, len(found)), 0, -1):
         for start in range(len(found) - size + 1):
@@ -514,20 +370,6 @@ def _phrases(found: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
             if not any(taken[start : start + size]) and phrase in _KNOWN:
                 taken[start : start + size] = [True] * size
                 yield phrase, start + size > end
-
-
-_UNITS = {
-    "ms": "ms", "us": "µs", "ns": "ns", "s": "s", "min": "min", "minute": "min", "hour": "h",
-    "gib": "GiB", "mib": "MiB", "kib": "KiB", "gb": "GB", "mb": "MB", "kb": "kB", "tb": "TB",
-    "byte": "B", "pct": "%", "watt": "W", "w": "W", "kwh": "kWh", "joule": "J", "j": "J",
-    "usd": "USD", "dollar": "USD", "eur": "EUR", "gflops": "GFLOP/s", "tflops": "TFLOP/s",
-    "pflops": "PFLOP/s", "mflops": "MFLOP/s", "qps": "queries/s", "tps": "transactions/s",
-    "rps": "requests/s", "iops": "operations/s", "fps": "frames/s", "gbps": "Gbit/s",
-    "mbps": "Mbit/s", "tgs": "tokens/s/GPU", "wps": "words/s",
-    "cycle": "cycles", "ghz": "GHz", "mhz": "MHz",
-}  # fmt: skip
-_THOUSANDS = {"k": "k ", "kilo": "k ", "thousand": "k ", "million": "M "}
-_SHOWN = {"gpu": "GPU", "cpu": "CPU", "tpu": "TPU", "tok": "token"}
 
 
 def unit_of(name: str) -> str:
@@ -540,13 +382,18 @@ def unit_of(name: str) -> str:
     if "per" in leaf_words[1:]:
         start = leaf_words.index("per", 1)
         head, tail = leaf_words[start - 1], [word for word in leaf_words[start:] if word != "per"]
-        shown = _UNITS.get(head, _SHOWN.get(head, f"{head}s"))
+        shown = vocabulary.UNITS.get(head, vocabulary.SHOWN.get(head, f"{head}s"))
         if start > 1:
-            shown = _THOUSANDS.get(leaf_words[start - 2], "") + shown
-        return "/".join([shown, *(_UNITS.get(word, _SHOWN.get(word, word)) for word in tail)])
+            shown = vocabulary.THOUSANDS.get(leaf_words[start - 2], "") + shown
+        return "/".join(
+            [
+                shown,
+                *(vocabulary.UNITS.get(word, vocabulary.SHOWN.get(word, word)) for word in tail),
+            ]
+        )
     for word in reversed(leaf_words):
-        if word in _UNITS and (len(leaf_words) > 1 or len(word) > 2):
-            return _UNITS[word]
+        if word in vocabulary.UNITS and (len(leaf_words) > 1 or len(word) > 2):
+            return vocabulary.UNITS[word]
     return ""
 
 

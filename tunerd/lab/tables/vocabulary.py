@@ -1,4 +1,5 @@
-"""What columns of old jobs tend to be called: training, serving, HPC, Spark, databases, compilers.
+"""Words of names: what columns of old jobs tend to be called, in training, serving, HPC, Spark,
+databases and compilers.
 
 Phrases are in the form that :func:`tunerd.lab.tables.column_names.words` gives names: lower case,
 singular, without "number of". Weights are in the units in which :mod:`tunerd.lab.tables.guess`
@@ -6,30 +7,56 @@ weighs evidence: 1 leans, 2 is likely, 3 and more is hard to overrule. Nothing h
 table; what the names leave open, the data decides.
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
     "CONTEXT",
+    "COUNTED",
     "DEVICES",
+    "ENDS_IN_S",
+    "EXPANDED",
+    "KEPT",
     "LABELS",
+    "LASTS",
     "MEASURES",
     "MISHAPS",
+    "MONEY",
     "OUTCOMES",
     "PARAMETER",
     "QUALIFIERS",
     "QUALITY",
     "QUANTITIES",
+    "SECTIONS",
     "SENSORS",
+    "SHOWN",
+    "SPENT",
     "STATISTICS",
     "STATUS",
     "TAKEN",
+    "THOUSANDS",
     "TIMES",
+    "TIME_PARTS",
+    "TIME_WORDS",
+    "TWISTS",
+    "UNITS",
     "USERS",
+    "VAGUE",
+    "WHOLE_TIMES",
     "WISHES",
+    "WORDS",
+    "Class",
+    "Direction",
     "MetricPhrase",
     "word_set",
 ]
+
+Class = Literal["context", "parameter", "measured", "status", "label"]
+"""What a name can say that a column is."""
+Direction = Literal["maximize", "minimize"]
+"""Which way better is."""
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -37,13 +64,23 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def _by_phrase(text: str) -> dict[tuple[str, ...], str]:
+    """What each phrase means: ``meaning: phrase, phrase``, by lines or semicolons."""
+    meanings: dict[tuple[str, ...], str] = {}
+    for part in re.split("[\n;]", text.strip()):
+        meaning, _, phrases = part.strip().partition(":")
+        meanings |= {tuple(phrase.split()): meaning for phrase in phrases.split(",")}
+    return meanings
+
+
+def _by_word(text: str) -> dict[str, str]:
+    """The same of single words, with spaces between them."""
+    return {word: meaning for words, meaning in _by_phrase(text).items() for word in words}
+
+
 def _weighed(text: str) -> dict[tuple[str, ...], float]:
     """``weight: phrase, phrase`` a line."""
-    weights: dict[tuple[str, ...], float] = {}
-    for line in text.strip().splitlines():
-        weight, _, phrases = line.partition(":")
-        weights |= {tuple(phrase.split()): float(weight) for phrase in phrases.split(",")}
-    return weights
+    return {phrase: float(weight) for phrase, weight in _by_phrase(text).items()}
 
 
 CONTEXT = _weighed("""
@@ -167,21 +204,19 @@ class MetricPhrase:
     """How much its name says that it is measured."""
     rank: float
     """How likely it is what people want better; the largest wins."""
-    goal: Literal["maximize", "minimize"] | None
+    goal: Direction | None
     guard: bool = False
     """Whether people set bounds to it."""
 
 
 def _measures(text: str) -> dict[tuple[str, ...], MetricPhrase]:
     """``weight rank goal[!]: phrase, phrase`` a line; ! for what makes a guard."""
-    goals: dict[str, Literal["maximize", "minimize"] | None]
-    goals = {"max": "maximize", "min": "minimize", "any": None}
+    goals: dict[str, Direction | None] = {"max": "maximize", "min": "minimize", "any": None}
     measures: dict[tuple[str, ...], MetricPhrase] = {}
-    for line in text.strip().splitlines():
-        head, _, phrases = line.partition(":")
+    for phrase, head in _by_phrase(text).items():
         weight, rank, goal = head.split()
-        measure = MetricPhrase(float(weight), float(rank), goals[goal.rstrip("!")], goal[-1] == "!")
-        measures |= {tuple(phrase.split()): measure for phrase in phrases.split(",")}
+        better = goals[goal.rstrip("!")]
+        measures[phrase] = MetricPhrase(float(weight), float(rank), better, goal[-1] == "!")
     return measures
 
 
@@ -315,26 +350,14 @@ WISHES = word_set("""
 """Who says so wants it or sets it: a power cap, an initial std."""
 
 QUALIFIERS = {
-    **dict.fromkeys(
-        (
-            "std",
-            "variance",
-            "cv",
-            "ci",
-            "stderr",
-            "skewness",
-            "kurtosis",
-            "ci95",
-            "ci99",
-            "iqr",
-            "mad",
-        ),
-        -20.0,
-    ),
-    **dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "p999", "percentile", "tail"), -1.5),
-    **dict.fromkeys(("median", "mean"), 0.1),
-    **dict.fromkeys(("pct", "fraction", "share"), -3.0),
-    **dict.fromkeys(("min", "max", "first", "last", "initial", "final", "warm", "cold"), -1.0),
+    word: float(rank)
+    for word, rank in _by_word("""
+-20: std variance cv ci stderr skewness kurtosis ci95 ci99 iqr mad
+-1.5: p50 p75 p90 p95 p99 p999 percentile tail
+0.1: median mean
+-3: pct fraction share
+-1: min max first last initial final warm cold
+""").items()
 }
 """What a word beside a measure does to its rank."""
 
@@ -349,13 +372,16 @@ STATUS = _weighed("""
 """)
 
 TIMES = {
-    **dict.fromkeys(("end", "ended", "finish", "finished", "completed", "completion", "stop"), 9),
-    **dict.fromkeys(("timestamp", "logged", "recorded", "measured", "updated"), 7),
-    **dict.fromkeys(("datetime", "date", "ts", "when"), 6),
-    **dict.fromkeys(("time", "day", "seen"), 5),
-    **dict.fromkeys(("at", "created", "epoch"), 4),
-    **dict.fromkeys(("start", "started", "begin"), 3),
-    **dict.fromkeys(("eligible", "submit", "submitted", "queued"), 2),
+    word: int(rank)
+    for word, rank in _by_word("""
+9: end ended finish finished completed completion stop
+7: timestamp logged recorded measured updated
+6: datetime date ts when
+5: time day seen
+4: at created epoch
+3: start started begin
+2: eligible submit submitted queued
+""").items()
 }
 """How well the word says that it is the time at which a job finished."""
 
@@ -380,3 +406,97 @@ LABELS = _weighed("""
 3: commit, host, file, topology, phase, error, data source
 """)
 """What says nothing about how a job was configured, or says it in a form that nobody can use."""
+
+EXPANDED = _by_word("""
+n: num number nr cnt count no; s: sec second; ms: msec millis millisecond; us: usec microsecond
+ns: nsec nanosecond; hour: hr hour; len: length; std: std stdev stddev sd stdv; mean: avg average
+median: med; neg: negative; min: minimum fastest; max: maximum slowest
+batch size: bsz bs batchsize; gradient accumulation: gas gradaccum; process: proc pe ntasks
+iteration: iter it; micro batch size: mbs; global batch size: gbs; micro batch: microbatches
+seq len: seqlen; context: ctx; memory: mem; utilization: util; checkpoint: ckpt chkpt
+checkpointing: ckpting; activation: act; gradient: grad; accumulation: accum; accuracy: acc
+precision: prec; reward: rew; return: ret; throughput: tput thpt thrpt thruput xput
+performance: perf; quantization: quant; frequency: freq; bandwidth: bw; latency: lat
+execution: exec; attention: attn; pct: percent; cpu: cpus ncpus; gpu: gpus ngpus; tpu: tpus
+param: params; dataloader: dl; layer: lyr; hidden: hid; embedding: emb; ffn: ffw; time: zeit
+token: toks tok; image: imgs img
+""")
+"""What abbreviations stand for."""
+ENDS_IN_S = word_set("""
+    ops fps qps tps rps iops ips pps flops gflops tflops mflops pflops ms us ns bs gbs mbs os
+    gas bus axis loss status class address radius bias process access success less always mlups
+    gups gbps mbps kbps bps wps sps tgs mpps kpps mips gops tops
+    glups gteps teps gcups sms rss maxrss fs ps h2d alias basis analysis https dss ssds
+""")
+"""Words that end in s in the singular."""
+COUNTED = word_set("""
+    gpu node proc rank thread core worker layer head task cpu process expert socket replica
+    param executor device host channel row col block tile warp stage iteration request
+""")
+"""What an ``n`` or ``num`` in front of it counts."""
+VAGUE = word_set("size type name value kind mode degree factor strategy setting level used")
+"""Last words that say less than the one before."""
+
+_SECTIONS: dict[Class, str] = {
+    "parameter": """
+        config cfg conf configuration args arg param params parameters hparams knobs flags knob
+        hyperparameters tunable tunables tunedhyperparameters parameterassignments assignments
+    """,
+    "context": "context ctx workload",
+    "measured": """
+        metric metrics result results summary output outputs measurement measurements monitoring
+        system timing timings
+    """,
+    "label": "sys label labels tag tags meta metadata info",
+}
+SECTIONS = {word: kind for kind, text in _SECTIONS.items() for word in text.split()}
+"""What records of other tools call the parts of a run: ``params.lr``, ``metrics/loss``."""
+
+WHOLE_TIMES = word_set("total epoch step iteration wall elapsed run e2e makespan")
+TIME_PARTS = word_set("""
+    setup init startup data dataloader load loading forward backward fwd bwd optimizer comm
+    communication sync io gc h2d d2h warmup wait queue compile save checkpoint checkpointing
+    preprocess validation val eval allreduce stall idle overhead
+""")
+TIME_WORDS = {"time", "duration", "latency", "delay", "elapsed", "slack"}
+MONEY = {"usd", "dollar", "eur", "cost", "price"}
+_MIN: Direction = "minimize"
+_MAX: Direction = "maximize"
+TWISTS: tuple[tuple[frozenset[str], Mapping[str, Direction], str], ...] = (
+    (word_set("improvement gain saving saved reduction"), {_MIN: _MAX, _MAX: _MAX},
+     "it says how much better something became"),
+    (word_set("increase regression"), {_MIN: _MIN, _MAX: _MAX}, "it says how something changed"),
+    (word_set("drop lost unused wasted waste missed failed deficit gap shortfall penalty decline"
+              " decrease degradation"), {_MAX: _MIN}, "it says what was lost"),
+    (word_set("free available remaining headroom spare"), {_MIN: _MAX}, "it says what was left"),
+    (word_set("inverse reciprocal inv"), {_MIN: _MAX, _MAX: _MIN}, "it says one divided by it"),
+)  # fmt: skip
+"""Words that turn round what is better of a quantity, by which way it was."""
+LASTS = word_set("uptime mtbf mttf lifetime life survival endurance autonomy")
+SPENT = word_set("""
+    epoch step iteration hour minute second day time sample token round trial evaluation
+""")
+KEPT = word_set("under within in meeting met attainment")
+UNITS = {
+    "ms": "ms", "us": "µs", "ns": "ns", "s": "s", "min": "min", "minute": "min", "hour": "h",
+    "gib": "GiB", "mib": "MiB", "kib": "KiB", "gb": "GB", "mb": "MB", "kb": "kB", "tb": "TB",
+    "byte": "B", "pct": "%", "watt": "W", "w": "W", "kwh": "kWh", "joule": "J", "j": "J",
+    "usd": "USD", "dollar": "USD", "eur": "EUR", "gflops": "GFLOP/s", "tflops": "TFLOP/s",
+    "pflops": "PFLOP/s", "mflops": "MFLOP/s", "qps": "queries/s", "tps": "transactions/s",
+    "rps": "requests/s", "iops": "operations/s", "fps": "frames/s", "gbps": "Gbit/s",
+    "mbps": "Mbit/s", "tgs": "tokens/s/GPU", "wps": "words/s",
+    "cycle": "cycles", "ghz": "GHz", "mhz": "MHz",
+}  # fmt: skip
+THOUSANDS = {"k": "k ", "kilo": "k ", "thousand": "k ", "million": "M "}
+SHOWN = {"gpu": "GPU", "cpu": "CPU", "tpu": "TPU", "tok": "token"}
+WORDS = (
+    frozenset(
+        word
+        for table in (CONTEXT, PARAMETER, MEASURES, STATUS, LABELS)
+        for phrase in table
+        for word in phrase
+    )
+    | frozenset(TIMES)
+    | word_set("time size count rate type name mode limit number use enable max min mpi omp")
+)
+"""Of which names are made."""
