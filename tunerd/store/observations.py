@@ -341,7 +341,8 @@ class ObservationWrites(ObservationReads, StoreWrites):
     ) -> tuple[list[Observation], int, list[Observation]]:
         known: dict[tuple[str, str], str] = {}
         for start in range(0, len(batch), _CHUNK):
-            known.update(self._known(batch[start : start + _CHUNK]))
+            rows = self._rows_of(batch[start : start + _CHUNK], "content_hash")
+            known |= {(source, event_id): content for source, event_id, content in rows}
         fresh: list[Observation] = []
         conflicts: list[Observation] = []
         duplicates = 0
@@ -381,36 +382,28 @@ class ObservationWrites(ObservationReads, StoreWrites):
         self, batch: Sequence[Observation]
     ) -> dict[tuple[str, str], tuple[tuple[str, str], str]]:
         """Study, job and attempt of what history has under these ids."""
-        mark = self._database.placeholder
-        values = ",".join([f"({mark},{mark})"] * len(batch))
-        statement = (
-            f"WITH asked(source, event_id) AS (VALUES {values}) "  # noqa: S608 - marks only
-            "SELECT o.source, o.event_id, o.study, o.job_id, o.attempt, o.extra FROM asked "
-            "JOIN observations o ON o.source = asked.source AND o.event_id = asked.event_id"
-        )
-        asked = tuple(text for job in batch for text in (job.source, job.event_id))
-        rows = self._connection.exec_driver_sql(statement, asked)
         attempts = {}
-        for source, event_id, study, job_id, attempt, extra in rows:
+        columns = ("study", "job_id", "attempt", "extra")
+        for source, event_id, study, job_id, attempt, extra in self._rows_of(batch, *columns):
             began = whole_json(extra, "an event's other fields", {}).get("started_at")
             attempts[source, event_id] = ((study, job_id), _attempt(attempt, began))
         return attempts
 
-    def _known(self, batch: Sequence[Observation]) -> Iterable[tuple[tuple[str, str], str]]:
-        """Identity and content of those that history has.
+    def _rows_of(self, batch: Sequence[Observation], *columns: str) -> Iterable[Sequence[Any]]:
+        """Source, event id and these columns of those that history has.
 
         A join, because SQLite reads the whole index for ``(a, b) IN (VALUES …)``: 20 ms a batch.
         """
         mark = self._database.placeholder
         values = ",".join([f"({mark},{mark})"] * len(batch))
+        wanted = ", ".join(f"o.{column}" for column in ("source", "event_id", *columns))
         statement = (
-            f"WITH asked(source, event_id) AS (VALUES {values}) "  # noqa: S608 - marks only
-            "SELECT o.source, o.event_id, o.content_hash FROM asked JOIN observations o "
+            f"WITH asked(source, event_id) AS (VALUES {values}) "  # noqa: S608 - marks and columns
+            f"SELECT {wanted} FROM asked JOIN observations o "
             "ON o.source = asked.source AND o.event_id = asked.event_id"
         )
         asked = tuple(text for job in batch for text in (job.source, job.event_id))
-        rows = self._connection.exec_driver_sql(statement, asked)
-        return [((source, event_id), content) for source, event_id, content in rows]
+        return self._connection.exec_driver_sql(statement, asked)
 
     def _insert(self, study: str, fresh: list[Observation], first: int, now: datetime) -> None:
         native = self._database.native
