@@ -1,15 +1,23 @@
 """What the parts of the store share: a part that reads borrows a connection, a part that writes
 lives on the connection of its transaction."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from typing import TypeVar
 
 import sqlalchemy as sa
 
 from tunerd.store.engine import Database
 
-__all__ = ["StoreReads", "StoreWrites"]
+__all__ = ["StoreReads", "StoreWrites", "chunks"]
+
+T = TypeVar("T")
+
+
+def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """These in parts: one statement takes so many at most."""
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 class StoreReads:

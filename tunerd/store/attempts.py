@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.access import StoreReads, StoreWrites, chunks
 from tunerd.store.json_text import text_problem
 from tunerd.store.tables import attempts
 
@@ -217,11 +217,11 @@ class AttemptWrites(AttemptReads, StoreWrites):
             jobs.setdefault(cluster, {})[job_id] = None
         for cluster, ids in jobs.items():
             names = list(ids)
-            for start in range(0, len(names), _CHUNK):
+            for chunk in chunks(names, _CHUNK):
                 # Not by all three columns at once: SQLite would read the whole index.
                 statement = (
                     sa.select(attempts)
-                    .where(_c.cluster == cluster, _c.job_id.in_(names[start : start + _CHUNK]))
+                    .where(_c.cluster == cluster, _c.job_id.in_(chunk))
                     .order_by(_c.job_id, _c.attempt)
                     .with_for_update()
                 )

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunerd.errors import FencedOutError
-from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.access import StoreReads, StoreWrites, chunks
 from tunerd.store.tables import leases
 
 __all__ = ["PUBLISH_LEASE", "Lease", "LeaseReads", "LeaseWrites", "leased_study", "study_lease"]
@@ -136,11 +136,9 @@ class LeaseWrites(LeaseReads, StoreWrites):
         )
         names = self._connection.execute(mine).scalars().all()
         expires_at = self._database.now(self._connection) + timedelta(seconds=ttl_s)
-        for start in range(0, len(names), _CHUNK):
+        for chunk in chunks(names, _CHUNK):
             self._connection.execute(
-                sa.update(leases)
-                .where(leases.c.name.in_(names[start : start + _CHUNK]))
-                .values(expires_at=expires_at)
+                sa.update(leases).where(leases.c.name.in_(chunk)).values(expires_at=expires_at)
             )
 
     def release_leases(self, owner: str, names: Sequence[str] | None = None) -> None:

@@ -25,7 +25,7 @@ from tunerd.core.observation import (
     released,
 )
 from tunerd.errors import CorruptDataError, StoreUnavailableError
-from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.access import StoreReads, StoreWrites, chunks
 from tunerd.store.json_text import object_from_json, text_problem, to_jsons, whole_json
 from tunerd.store.tables import observations, studies
 
@@ -165,10 +165,10 @@ class ObservationReads(StoreReads):
         wanted = sorted(set(sequences))
         rows: list[Any] = []
         with self._reading() as connection:
-            for start in range(0, len(wanted), _CHUNK):
+            for chunk in chunks(wanted, _CHUNK):
                 statement = sa.select(*_COLUMNS).where(
                     observations.c.study == study,
-                    observations.c.sequence.in_(wanted[start : start + _CHUNK]),
+                    observations.c.sequence.in_(chunk),
                 )
                 rows += connection.execute(statement if pruned else statement.where(WHOLE))
         jobs = self._with_earlier(study, rows) if earlier else map(_observation, rows)
@@ -251,9 +251,9 @@ class ObservationReads(StoreReads):
         c = observations.c
         with self._reading() as connection:
             for source, ids in by_source.items():
-                for start in range(0, len(ids), _CHUNK):
+                for chunk in chunks(ids, _CHUNK):
                     statement = sa.select(c.event_id, c.study, c.sequence).where(
-                        c.source == source, c.event_id.in_(ids[start : start + _CHUNK])
+                        c.source == source, c.event_id.in_(chunk)
                     )
                     for event_id, study, sequence in connection.execute(statement):
                         places[source, event_id] = (study, sequence)
@@ -263,10 +263,10 @@ class ObservationReads(StoreReads):
         """By event id, the content of those events of a source that history has."""
         hashes: dict[str, str] = {}
         with self._reading() as connection:
-            for start in range(0, len(event_ids), _CHUNK):
+            for chunk in chunks(event_ids, _CHUNK):
                 statement = sa.select(observations.c.event_id, observations.c.content_hash).where(
                     observations.c.source == source,
-                    observations.c.event_id.in_(event_ids[start : start + _CHUNK]),
+                    observations.c.event_id.in_(chunk),
                 )
                 hashes |= {row.event_id: row.content_hash for row in connection.execute(statement)}
         return hashes
@@ -275,10 +275,10 @@ class ObservationReads(StoreReads):
         """Those of a source's event ids that are in the history of another study."""
         ids: set[str] = set()
         with self._reading() as connection:
-            for start in range(0, len(event_ids), _CHUNK):
+            for chunk in chunks(event_ids, _CHUNK):
                 statement = sa.select(observations.c.event_id).where(
                     observations.c.source == source,
-                    observations.c.event_id.in_(event_ids[start : start + _CHUNK]),
+                    observations.c.event_id.in_(chunk),
                     observations.c.study != study,
                 )
                 ids.update(connection.execute(statement).scalars())
@@ -340,8 +340,8 @@ class ObservationWrites(ObservationReads, StoreWrites):
         self, batch: Sequence[Observation]
     ) -> tuple[list[Observation], int, list[Observation]]:
         known: dict[tuple[str, str], str] = {}
-        for start in range(0, len(batch), _CHUNK):
-            rows = self._rows_of(batch[start : start + _CHUNK], "content_hash")
+        for chunk in chunks(batch, _CHUNK):
+            rows = self._rows_of(chunk, "content_hash")
             known |= {(source, event_id): content for source, event_id, content in rows}
         fresh: list[Observation] = []
         conflicts: list[Observation] = []
@@ -367,8 +367,8 @@ class ObservationWrites(ObservationReads, StoreWrites):
             (job.source, job.event_id): ((job.study, job.job_id), attempt_of(job)) for job in fresh
         }
         unknown = [job for job in conflicts if (job.source, job.event_id) not in before]
-        for start in range(0, len(unknown), _CHUNK):
-            before |= self._attempts(unknown[start : start + _CHUNK])
+        for chunk in chunks(unknown, _CHUNK):
+            before |= self._attempts(chunk)
         others: dict[int, Observation] = {}
         for place, conflict_job in enumerate(conflicts):
             job, known = before.get((conflict_job.source, conflict_job.event_id), (("", ""), ""))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.access import StoreReads, StoreWrites, chunks
 from tunerd.store.json_text import context_id, to_json, whole_json
 from tunerd.store.tables import outbox
 
@@ -118,8 +118,7 @@ class OutboxWrites(OutboxReads, StoreWrites):
 
     def mark_sent(self, ids: Sequence[int], now: datetime) -> None:
         """Settle messages that the broker has acknowledged."""
-        for start in range(0, len(ids), _CHUNK):
-            chunk = ids[start : start + _CHUNK]
+        for chunk in chunks(ids, _CHUNK):
             self._locked(outbox.c.id.in_(chunk))
             self._settle(chunk, "sent", now)
 
@@ -136,8 +135,7 @@ class OutboxWrites(OutboxReads, StoreWrites):
     def _unsent_of(self, pairs: Iterable[tuple[str, str]]) -> Iterator[list[int]]:
         """Ids of what waits for these studies and context keys."""
         wanted = [(study, context_id(context_key)) for study, context_key in pairs]
-        for start in range(0, len(wanted), _CHUNK):
-            chunk = set(wanted[start : start + _CHUNK])
+        for chunk in map(set, chunks(wanted, _CHUNK)):
             rows = self._locked(
                 outbox.c.settled_at.is_(None),
                 outbox.c.study.in_({study for study, _ in chunk}),

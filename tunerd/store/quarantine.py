@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from msgspec import structs
 
 from tunerd.core.observation import Observation, released
+from tunerd.store.access import chunks
 from tunerd.store.observations import ObservationReads, ObservationWrites, named_apart
 from tunerd.store.tables import observations, quarantine
 
@@ -129,10 +130,8 @@ class QuarantineReads(ObservationReads):
         c, wanted = quarantine.c, sorted(set(sequences))
         rows: dict[int, QuarantineRow] = {}
         with self._reading() as connection:
-            for start in range(0, len(wanted), _CHUNK):
-                statement = sa.select(quarantine).where(
-                    c.study == study, c.sequence.in_(wanted[start : start + _CHUNK])
-                )
+            for chunk in chunks(wanted, _CHUNK):
+                statement = sa.select(quarantine).where(c.study == study, c.sequence.in_(chunk))
                 for row in connection.execute(statement):
                     rows[row.sequence] = QuarantineRow(**row._mapping)
         return rows
@@ -202,8 +201,8 @@ class QuarantineWrites(ObservationWrites, QuarantineReads):
 
     def _mark_rows(self, study: str, sequences: Sequence[int], **values: Any) -> None:
         c = quarantine.c
-        for start in range(0, len(sequences), _CHUNK):
-            mine = c.sequence.in_(sequences[start : start + _CHUNK])
+        for chunk in chunks(sequences, _CHUNK):
+            mine = c.sequence.in_(chunk)
             self._connection.execute(
                 sa.update(quarantine).where(c.study == study, mine).values(**values)
             )

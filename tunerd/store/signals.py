@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tunerd.errors import CorruptDataError
-from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.access import StoreReads, StoreWrites, chunks
 from tunerd.store.json_text import from_json, to_json
 from tunerd.store.tables import forecast_plans, signal_points, signals
 
@@ -212,14 +212,11 @@ class SignalWrites(SignalReads, StoreWrites):
         }
         fresh = 0
         keys = sorted(rows)  # as above: late points lock no signal first
-        for start in range(0, len(keys), _CHUNK):
+        for chunk in chunks(keys, _CHUNK):
             statement = (
                 self._database.insert(signal_points)
                 .values(
-                    [
-                        {"signal_id": key[0], "at_ms": key[1], "value": rows[key]}
-                        for key in keys[start : start + _CHUNK]
-                    ]
+                    [{"signal_id": key[0], "at_ms": key[1], "value": rows[key]} for key in chunk]
                 )
                 .on_conflict_do_nothing(index_elements=["signal_id", "at_ms"])
                 .returning(signal_points.c.at_ms)
@@ -279,10 +276,8 @@ class SignalWrites(SignalReads, StoreWrites):
 
     def _known_signals(self, names: Sequence[str]) -> dict[str, int]:
         known: dict[str, int] = {}
-        for start in range(0, len(names), _CHUNK):
-            statement = sa.select(signals.c.id, signals.c.name).where(
-                signals.c.name.in_(names[start : start + _CHUNK])
-            )
+        for chunk in chunks(names, _CHUNK):
+            statement = sa.select(signals.c.id, signals.c.name).where(signals.c.name.in_(chunk))
             known |= {row.name: row.id for row in self._connection.execute(statement)}
         return known
 
