@@ -12,7 +12,7 @@ in the store for people and commands.
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -224,7 +224,14 @@ class ForecastStage:
     def _foresee(self, study: Study, now: datetime) -> set[_SignalKey]:
         """Make a study's plan, and ask for what it brings; the signals that it uses."""
         looked, bases = self._looked.get(study.name), self._bases(study)
-        if looked is not None and self._as_it_was(study, looked, bases, now):
+        standing = {} if looked is None else self._still_planned(study, looked, bases, now)
+        if (
+            looked is not None
+            and looked.planned.keys() == standing.keys() == bases.keys()
+            and not any(looked.outside.values())
+            # Others may have written to the store meanwhile.
+            and self.store.forecast_document(study.name) == looked.document
+        ):
             return looked.used
         feature, gains = study.signals[0], self._gains(study)
         before = self.store.forecast_plan(study.name)
@@ -243,7 +250,7 @@ class ForecastStage:
         ahead: dict[str, tuple[float, dict[str, Scalar]]] = {}
         for key, base in bases.items():
             last = earlier.get(key)
-            planned = None if looked is None else self._still_planned(study, looked, key, now)
+            planned = standing.get(key)
             if planned is None:
                 foreseen = self._forecasts(study, base, now)
                 planned = self._planned(study, base, foreseen, gains, last, now)
@@ -305,36 +312,24 @@ class ForecastStage:
             self.log.info("contexts ahead", study=study.name, asked=len(asked.fresh))
         return written
 
-    def _as_it_was(
-        self,
-        study: Study,
-        looked: _Looked,
-        bases: Mapping[str, Mapping[str, Scalar]],
-        now: datetime,
-    ) -> bool:
-        """Whether all that was planned in this hour stands, for the same contexts, with the same
-        signals within their bands. Others may have written to the store meanwhile."""
-        return (
-            looked.planned.keys() == bases.keys()
-            and not any(looked.outside.values())
-            and all(self._still_planned(study, looked, key, now) for key in bases)
-            and self.store.forecast_document(study.name) == looked.document
-        )
-
     def _still_planned(
-        self, study: Study, looked: _Looked, key: str, now: datetime
-    ) -> _Planned | None:
-        """What was planned for a context, where it was in this hour and no signal has left its band
-        or begun since."""
-        planned = looked.planned.get(key)
-        if planned is None or (planned.hour, planned.study) != (_hour(now), study.content_hash):
-            return None
-        known = {of.signal[0] for of in planned.foreseen}
-        begun = any(
-            name not in known and name in self._means_since(planned.hour * WINDOW_S, now)
-            for name in planned.signals
-        )
-        return None if begun or self._outside(planned, now) else planned
+        self, study: Study, looked: _Looked, bases: Collection[str], now: datetime
+    ) -> dict[str, _Planned]:
+        """What was planned for these contexts, by key, where it was in this hour and no signal has
+        left its band or begun since."""
+        standing: dict[str, _Planned] = {}
+        for key in bases:
+            planned = looked.planned.get(key)
+            if planned is None or (planned.hour, planned.study) != (_hour(now), study.content_hash):
+                continue
+            known = {of.signal[0] for of in planned.foreseen}
+            begun = any(
+                name not in known and name in self._means_since(planned.hour * WINDOW_S, now)
+                for name in planned.signals
+            )
+            if not (begun or self._outside(planned, now)):
+                standing[key] = planned
+        return standing
 
     def _planned(
         self,

@@ -237,8 +237,6 @@ def test_a_probability_is_read_off_the_quantiles() -> None:
     assert forecast.probabilities_below(between)[3] == pytest.approx(expected)
     for level in (0.01, 0.07, 0.5, 0.99, 0.999):
         assert forecast.quantile(level)[3] == pytest.approx(np.interp(level, levels, row))
-    assert forecast.step_of(forecast.made_at * HOUR) == 0
-    assert forecast.step_of(forecast.made_at * HOUR - 1) is None
 
 
 @pytest.mark.slow

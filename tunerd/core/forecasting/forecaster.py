@@ -72,11 +72,6 @@ class SignalForecast:
         below, beyond = self.quantiles[:, above - 1], self.quantiles[:, above]
         return np.asarray(below + share * (beyond - below), np.float64)
 
-    def step_of(self, time_s: float) -> int | None:
-        """Place of a time among the slots; None where it is not foreseen."""
-        step = math.floor(time_s / self.resolution_s) - self.made_at
-        return step if 0 <= step < len(self.quantiles) else None
-
     def probabilities_below(self, values: FloatArray) -> FloatArray:
         """(horizon, k) how probable it is that the signal is below each of k values; 0 and 1 beyond
         all quantiles."""
