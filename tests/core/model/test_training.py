@@ -96,22 +96,22 @@ def test_small_studies_are_fitted_on_the_spot_and_larger_ones_compared() -> None
         assert one.took_over == one.contest.won
 
 
-@pytest.mark.parametrize("checkpoint", ["before", "within"])
-def test_a_comparison_survives_a_crash_at_any_step(checkpoint: str) -> None:
+def test_a_comparison_survives_a_crash_at_any_step() -> None:
+    """With the parts that were saved before it began, and with those of its second step."""
     tuner, at = comparing()
     before = model_of(tuner)
-    parts = before.dump()
+    parts = [before.dump()]
     recovered: list[Tuner] = []
     for i in range(18):
         if i in (0, 3, 6):
             assert under_way(tuner) is not None
-            recovered.append(restored(tuner, parts, JOBS))
-            assert saved(recovered[-1]) == saved(tuner)
+            recovered += [restored(tuner, saved_parts, JOBS) for saved_parts in parts]
+            assert all(saved(again) == saved(tuner) for again in recovered)
         step = JOBS[at + 10 * i : at + 10 * i + 10]
         learned = tuner.learn(step)
         assert all(again.learn(step) == learned for again in recovered)
-        if checkpoint == "within" and i == 1:
-            parts = model_of(tuner).dump()
+        if i == 1:
+            parts.append(model_of(tuner).dump())
     built = drained(tuner)
     assert built
     assert model_of(tuner) is not before or under_way(tuner) is None
@@ -208,14 +208,13 @@ def test_without_a_model_a_fit_that_fails_is_not_passed_over(
         learn(Tuner(study(), Inline()), JOBS[:40])
 
 
-def backlog(jobs: Sequence[Observation], size: int = 10) -> list[Tuner]:
-    """A tuner that learned a backlog in steps, after it one that came back half way from a crash
-    and learned on."""
+def test_of_a_backlog_few_models_are_fitted_and_a_crash_in_its_middle_changes_nothing() -> None:
+    """The last model is as fresh as ever."""
     tuner, crashed = Tuner(study(), Inline()), None
     parts: dict[str, bytes] = {}
-    for i in range(0, len(jobs), size):
-        waiting = len(jobs) - i - size
-        step = jobs[i : i + size]
+    for i in range(0, len(JOBS), 10):
+        waiting = len(JOBS) - i - 10
+        step = JOBS[i : i + 10]
         learned = tuner.learn(step, waiting=waiting)
         if crashed is not None:
             assert crashed.learn(step, waiting=waiting) == learned
@@ -223,14 +222,10 @@ def backlog(jobs: Sequence[Observation], size: int = 10) -> list[Tuner]:
             parts = model_of(tuner).dump()
         if i == 350:
             crashed = restored(tuner, parts, JOBS)
-            drained(crashed)
     assert crashed is not None
-    return [tuner, crashed]
-
-
-def test_of_a_backlog_few_models_are_fitted_and_the_last_one_is_as_fresh_as_ever() -> None:
-    usual = usually()
-    built = drained(backlog(JOBS)[0])
+    assert saved(crashed) == saved(tuner)
+    assert model_of(crashed).dump() == model_of(tuner).dump()
+    usual, built = usually(), drained(tuner)
     assert len(built) <= len(usual) / 2
     last = max(one.fitted_at for one in built)
     assert len(JOBS) - last <= max(len(JOBS) - one.fitted_at for one in usual[-1:])
@@ -242,12 +237,6 @@ def test_a_decision_does_not_put_off_the_next_rebuild_where_steps_are_large() ->
     due = [one for one in drained(tuner) if one.decided_at > SMALL]
     assert len(due) > 2
     assert all(later.fitted_at == one.decided_at for one, later in pairwise(due))
-
-
-def test_a_backlog_survives_a_crash_in_its_middle() -> None:
-    tuner, crashed = backlog(JOBS)
-    assert saved(crashed) == saved(tuner)
-    assert model_of(crashed).dump() == model_of(tuner).dump()
 
 
 # -- an operator's word ------------------------------------------------------------------------
