@@ -73,15 +73,17 @@ class Daemon:
         self.spawn()
         self.until(lambda: len(self.lines("started")) > lines, "the daemon starts")
 
-    def spawn(self) -> "subprocess.Popen[bytes]":
-        """Start it. Its store is there as a rule: each first start would bring one up to the
-        schema, which takes longer than the start. ``tests/docs`` starts in an empty folder."""
+    def spawn(self, *program: str) -> "subprocess.Popen[bytes]":
+        """Start it, as ``python -m tunerd`` or as another ``program``. Its store is there as a
+        rule: each first start would bring one up to the schema, which takes longer than the start.
+        ``tests/docs`` starts in an empty folder."""
+        command = program or (sys.executable, "-m", "tunerd")
         elsewhere = any(name.startswith("TUNERD_STORE") for name in self.environ)
         if not elsewhere and "[store]" not in self.file.read_text():
             empty_store(self.folder / "data/tunerd.sqlite")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tunerd", "run", "--settings", str(self.file)],
+                [*command, "run", "--settings", str(self.file)],
                 stderr=log,
                 stdout=log,
                 env=os.environ | self.environ,

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sqlite3
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -264,6 +265,32 @@ def test_studies_are_read_again_on_sighup_and_a_broken_one_changes_nothing(share
     shared.write_study(TEXT)
     shared.process.send_signal(signal.SIGHUP)
     shared.until(lambda: shared.study().generation == before + 2, "the former one is forced")
+
+
+EARLY_SIGHUP = """
+import os, signal, sys
+
+class Early:
+    def find_spec(self, name, *_):
+        if name == "tunerd.service.daemon":
+            os.kill(os.getpid(), signal.SIGHUP)
+
+sys.meta_path.insert(0, Early())
+from tunerd.cli import main
+main()
+"""
+"""A daemon that is told to reload before it has begun to listen for that."""
+
+
+def test_a_sighup_during_the_start_is_a_reload_and_no_end(make: Make) -> None:
+    daemon = make()
+    daemon.spawn(sys.executable, "-c", EARLY_SIGHUP)
+    daemon.until(lambda: bool(daemon.lines("started")), "it starts")
+    daemon.write_study(TEXT.replace("explore_share = 0.5", "explore_share = 0.25"))
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until(lambda: daemon.study().generation == 2, "a new generation")
+    assert daemon.stop()[0] == 0
 
 
 def test_the_command_reload_is_answered(shared: Daemon, capsys: pytest.CaptureFixture[str]) -> None:

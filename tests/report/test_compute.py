@@ -240,6 +240,7 @@ def test_a_recommendation_that_is_nearly_empty() -> None:
         (None, "–"),
         (math.nan, "–"),
         (0.0, "+0.0%"),
+        (-0.0004, "+0.0%"),
     ],
 )
 def test_percent(value: float | None, text: str) -> None:

@@ -1,6 +1,7 @@
 """``tunerd run``."""
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,11 +43,17 @@ def run(file: Path | None, stages: tuple[str, ...]) -> int:
     `tunerd reload`, or SIGHUP, reads the studies again. Exit code: 0 stopped, 1 crashed, 2
     misconfigured.
     """
-    settings = read_settings(file, check_studies=True)
-    _something_to_run(settings, file)
-    from tunerd.service import daemon
+    # One that comes meanwhile would end the process without a word; it waits for its handler.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        settings = read_settings(file, check_studies=True)
+        _something_to_run(settings, file)
+        from tunerd.service import daemon
 
-    return daemon.run(settings, stages, file)
+        return daemon.run(settings, stages, file)
+    finally:
+        signal.sigtimedwait({signal.SIGHUP}, 0)  # nothing is left to reload, and why is yet to say
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 FIRST = """\

@@ -18,7 +18,7 @@ def percent(value: float | None, *, sign: bool = True, digits: int = 1) -> str:
         digits = 0
     if abs(value) > MOST:
         return f"{'below −' if value < 0 else 'above +' if sign else 'above '}{MOST:.0%}"
-    text = f"{value:+.{digits}%}" if sign else f"{value:.{digits}%}"
+    text = f"{value:+z.{digits}%}" if sign else f"{value:z.{digits}%}"  # z: nothing is −0.0%
     return text.replace("-", "−")
 
 

@@ -629,7 +629,7 @@ def _measured_row(
 ) -> MeasuredRow:
     mean = low = high = None
     if one.runs:
-        half = Z * noise / max(one.sureness, 1e-9) ** 0.5
+        half = Z * one.noise(noise) / max(one.sureness, 1e-9) ** 0.5
         mean = study.metric_value(one.mean)
         low, high = sorted(study.metric_value(one.mean + side) for side in (-half, half))
     return MeasuredRow(

@@ -677,6 +677,7 @@ class _Daemon:
             signal.SIGHUP: lambda *_: self.reload.set(),
         }
         before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, wanted)  # what came during the start comes now
         try:
             yield
         finally:

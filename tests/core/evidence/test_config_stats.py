@@ -14,6 +14,7 @@ from tunerd.core.evidence.config_stats import (
     ConfigStats,
     ConfigStatsTable,
     ScoreEstimate,
+    Z,
     estimate,
     estimates,
 )
@@ -90,6 +91,22 @@ def test_one_lucky_run_does_not_pass_many_good_ones() -> None:
         estimate(lucky, noise, expected, spread).mean
         < estimate(proven, noise, expected, spread).mean
     )
+
+
+def test_two_runs_that_contradict_each_other_are_no_sure_estimate() -> None:
+    """One of 191 and one of 699,710 were told as 10,079 (9,825 to 10,339)."""
+    evidence = ConfigStatsTable()
+    for name in "abcdefgh":
+        add(evidence, name, 5.0, 5.02, 5.01)
+    add(evidence, "slip", math.log(191.0), math.log(699_710.0))
+    noise, expected = evidence.noise(), 5.2
+    belief = estimate(evidence.trials["slip"], noise, expected, 10.0)
+    assert belief.mean - Z * belief.sd < math.log(191.0)
+    assert belief.mean + Z * belief.sd > math.log(699_710.0)
+    near = estimate(evidence.trials["slip"], noise, expected, 0.1)
+    assert near.mean == pytest.approx(expected, abs=0.01)
+    usual = evidence.trials["a"]
+    assert estimate(usual, noise, 5.0, 0.1).sd <= noise / math.sqrt(usual.sureness)
 
 
 @pytest.mark.slow

@@ -316,7 +316,9 @@ class ContextSearch:
         neither lead nor be recommended. None where there is none."""
         least, noise = self.study.min_feasible, self.state.evidence.noise(self.unit)
         outside = [
-            MeasuredConfig(cid, trial, ScoreEstimate(trial.mean, noise / trial.sureness**0.5), 1.0)
+            MeasuredConfig(
+                cid, trial, ScoreEstimate(trial.mean, trial.noise(noise) / trial.sureness**0.5), 1.0
+            )
             for cid, trial, code in self._measured
             if code is None and trial.runs >= REPEATS and trial.run_share >= least
         ]

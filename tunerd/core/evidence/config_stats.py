@@ -47,6 +47,9 @@ REPEATS = 64
 """Repeats that a context's noise is told by, the latest ones."""
 CUT_APART = 3.0
 """Standard deviations at which the distance of two runs is cut, for the noise."""
+UNLIKE = 4.0
+"""Standard deviations, of the distance of two runs, from which on they are not taken for repeats
+of one speed: noise alone puts two so far apart once in 15,000 times."""
 PRIOR_WEIGHT = 3.0
 """Degrees of freedom that :data:`PRIOR_NOISE` counts as."""
 MOST_BEGUN = 8
@@ -98,6 +101,16 @@ class ConfigStats(SavedState):
     def sureness(self) -> float:
         """Runs that the mean counts as."""
         return self.weight or float(self.runs)
+
+    def noise(self, pooled: float) -> float:
+        """Standard deviation of one run, ``pooled`` over all configurations. Two runs that lie
+        farther apart than that explains tell by themselves how much: of two nobody can say which
+        one is wild. From three on a wild one counts less (:func:`.location`)."""
+        if len(self.latest) != 2 or self.older[1]:
+            return pooled
+        (first, sure, _), (second, also, _) = self.latest
+        away = abs(first - second) / math.sqrt(1.0 / sure + 1.0 / also)
+        return away if away > UNLIKE * pooled else pooled
 
     def add_run(self, score: float, weight: float, sequence: int) -> float | None:
         """Count a run; says how far it lies from the one before in units of one long run's
@@ -182,6 +195,7 @@ def estimate(trial: ConfigStats, noise: float, expected: float, spread: float) -
     Precision weighting of two normals: N(``expected``, ``spread``²) and the mean of the runs,
     N(``trial.mean``, ``noise``² / sureness). All in score units.
     """
+    noise = trial.noise(noise)
     prior = 1.0 / max(spread, TINY) ** 2
     own = trial.sureness / max(noise, TINY) ** 2 if trial.runs else 0.0
     mean = (prior * expected + own * trial.mean) / (prior + own)
