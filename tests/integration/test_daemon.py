@@ -33,6 +33,8 @@ STARTS_S = 10.0
 STOPS_S = 6.0
 """Bar: 5 s, likewise."""
 
+LOST = "what holds was not on its topic and is sent again"
+
 Make = Callable[..., Daemon]
 
 
@@ -265,6 +267,23 @@ def test_studies_are_read_again_on_sighup_and_a_broken_one_changes_nothing(share
     shared.write_study(TEXT)
     shared.process.send_signal(signal.SIGHUP)
     shared.until(lambda: shared.study().generation == before + 2, "the former one is forced")
+
+
+def test_recommendations_whose_file_is_deleted_are_said_again(make: Make) -> None:
+    daemon = make()
+    daemon.start()
+    daemon.send(events(12))
+    daemon.learned(12)
+    said = {line["key"]: line["value"] for line in daemon.recommended()}
+    assert said
+    assert not daemon.lines(LOST)
+    path = daemon.folder / f"data/stream/{daemon.name}.recommendations.jsonl"
+    path.unlink()
+    daemon.until(lambda: bool(daemon.lines(LOST)) and path.exists(), "it is noticed")
+    daemon.until(
+        lambda: {line["key"]: line["value"] for line in daemon.recommended()} == said,
+        "they are there again",
+    )
 
 
 EARLY_SIGHUP = """

@@ -20,7 +20,13 @@ from hypothesis import strategies as st
 
 from tests.streams.rigs import JsonlRig, Positions, read
 from tunerd.errors import StreamUnavailableError
-from tunerd.streams.base import StreamMessage, StreamRecord, TopicContent, TopicSpec
+from tunerd.streams.base import (
+    StreamMessage,
+    StreamRecord,
+    TopicContent,
+    TopicSpec,
+    digest_of,
+)
 from tunerd.streams.jsonl.source import JsonlSource
 from tunerd.streams.jsonl.stream import JsonlStream
 
@@ -475,3 +481,39 @@ def test_the_folder_has_one_name_for_all(tmp_path: Path) -> None:
     assert len({stream.cluster_id() for stream in streams}) == 1
     assert JsonlStream(tmp_path, topics).cluster_id() == streams[0].cluster_id()
     assert [p.name for p in tmp_path.iterdir()] == [".cluster-id"]
+
+
+# -- what a topic says of each key -------------------------------------------------------------
+
+
+def test_a_table_reads_on_and_reads_anew_what_others_deleted_emptied_or_replaced(
+    tmp_path: Path,
+) -> None:
+    spec = TopicSpec("advice", TopicContent.JSON, compacted=True)
+    stream = JsonlStream(tmp_path, [spec])
+    stream.ensure_topics()
+    sink, table, path = stream.sink(), stream.table("advice"), tmp_path / "advice.jsonl"
+
+    def send(key: bytes, value: bytes | None) -> None:
+        sink.send([StreamMessage("advice", key, value)])
+
+    send(b"a", b'{"n":1}')
+    send(b"b", b'{"n":2}')
+    assert set(table.refresh()) == {b"a", b"b"}
+    assert table.changed is None
+    assert table.refresh()[b"a"].digest == digest_of(b'{"n":1}')
+    assert table.changed == set()
+    send(b"b", None)
+    assert table.refresh()[b"b"].digest is None
+    assert table.changed == {b"b"}
+    path.unlink()
+    assert table.refresh() == {}
+    assert table.changed is None
+    send(b"a", b'{"n":3}')
+    assert table.refresh()[b"a"].digest == digest_of(b'{"n":3}')
+    path.write_bytes(b"")
+    assert table.refresh() == {}
+    assert table.changed is None
+    path.write_bytes(b'garbage\x00\n{"key":1}\n{"key":"c","value":{"n":4}}\n' + b"x" * 100)
+    assert table.refresh()[b"c"].digest == digest_of(b'{"n":4}')
+    table.close()

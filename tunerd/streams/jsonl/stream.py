@@ -13,6 +13,7 @@ from tunerd.streams.base import Restore, TopicContent, TopicProblem, TopicSpec
 from tunerd.streams.jsonl.follower import JsonlFollower
 from tunerd.streams.jsonl.sink import JsonlSink
 from tunerd.streams.jsonl.source import JsonlSource
+from tunerd.streams.jsonl.table import JsonlTable
 
 __all__ = ["JsonlStream"]
 
@@ -62,8 +63,8 @@ class JsonlStream:
     def check_topics(self) -> list[TopicProblem]:
         return []  # a file has no settings; sources say where one is gone
 
-    def table(self, topic: str) -> None:  # noqa: ARG002
-        return None  # a folder has one daemon, which its lock sees to
+    def table(self, topic: str) -> JsonlTable:
+        return JsonlTable(self._path(topic), self._topics[topic].content)
 
     def source(self, topic: str, group: str, restore: Restore) -> JsonlSource:  # noqa: ARG002
         return JsonlSource(self._folder, topic, self.cluster_id, restore)
