@@ -9,6 +9,7 @@ from tests.lab.tables.test_guess import roles
 from tests.lab.tables.test_strangers import GRID, read, rows_of, speed
 from tunerd.errors import MisconfiguredError
 from tunerd.lab.tables.files import open_table
+from tunerd.lab.tables.guess import DOUBTED, guess
 from tunerd.lab.tables.profile import profile
 
 ROWS = [(str(a), str(b), str(speed(a, b))) for a, b in GRID]
@@ -131,3 +132,36 @@ def test_a_speed_in_seconds_a_step_is_made_small(tmp_path: Path) -> None:
     lines = [f"{a},{b},{1e4 / float(v):.3f} s/it" for a, b, v in ROWS]
     guesses, _ = read(saved(tmp_path / "runs.csv", "threads,batch,speed", *lines))
     assert (guesses.objective.column.name, guesses.goal) == ("speed", "minimize")
+
+
+# ── summaries of other tables ────────────────────────────────────────────────────────────────────
+
+DESCRIBED = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
+QUARTILES = ("Min.", "1st Qu.", "Median", "Mean", "3rd Qu.", "Max.")
+CORRELATED = ("threads", "batch", "lr", "time_s")
+
+
+@pytest.mark.parametrize(
+    ("down", "doubt"),
+    [(DESCRIBED, "statistics"), (QUARTILES, "statistics"), (CORRELATED, "matrix")],
+)
+def test_a_summary_of_a_table_may_be_no_list_of_runs(
+    down: tuple[str, ...], doubt: str, tmp_path: Path
+) -> None:
+    lines = [
+        f"{name},{n + 1}.5,{8 + 3 * n}.0,.{n + 1},{7 + n * n}.2" for n, name in enumerate(down)
+    ]
+    path = saved(tmp_path / "summary.csv", "," + ",".join(CORRELATED), *lines)
+    guesses = guess(profile(open_table(path)))
+    assert any(doubt in reason for reason in guesses.doubts)
+    assert guesses.objective.sure <= DOUBTED
+
+
+def test_ways_to_pool_are_settings_and_no_statistics(tmp_path: Path) -> None:
+    lines = [
+        f"{pool},{batch},{speed(batch, n + 1)}"
+        for n, pool in enumerate(("mean", "max", "min", "median"))
+        for batch in (8, 16, 32)
+    ]
+    path = saved(tmp_path / "runs.csv", "pooling,batch,ops_per_s", *lines)
+    assert guess(profile(open_table(path))).doubts == ()

@@ -15,6 +15,12 @@ FEWEST_RUNS = 4
 FEWEST_MOMENTS = 8
 EVEN = 0.02
 """Share by which the steps of a clock may differ."""
+FEWEST_STATISTICS = 4
+_STATISTICS = {
+    *("count", "mean", "std", "min", "25%", "50%", "75%", "max"),
+    *("min.", "1st qu.", "median", "3rd qu.", "max."),
+}
+"""Rows of ``pandas.DataFrame.describe()`` and of R's ``summary()``."""
 _IDS = {"id", "uuid", "uid", "hash", "sha"}
 _STEPS = {"step", "epoch", "iteration", "time", "timestamp", "elapsed", "timestep", "datetime"}
 
@@ -30,6 +36,9 @@ def _doubts(profile: TableProfile, guesses: Collection[ColumnGuess]) -> Iterator
     if profile.rows < FEWEST_RUNS:
         yield f"{profile.rows} rows are too few to tell what is set from what comes out"
     if profile.export is not None:
+        return
+    if summary := _summary(profile):
+        yield summary
         return
     settings = [guess for guess in guesses if guess.role == "parameter" and not guess.unsure]
     chosen = [guess for guess in settings if DRAWN.isdisjoint(guess.name.words)]
@@ -47,6 +56,20 @@ def _doubts(profile: TableProfile, guesses: Collection[ColumnGuess]) -> Iterator
                 " rows may be no runs"
             )
             return
+
+
+def _summary(profile: TableProfile) -> str:
+    """What the rows are where they sum up other rows; "" where they do not."""
+    for column in profile.columns:
+        if column.kind not in ("category", "text") or column.distinct != profile.rows:
+            continue
+        names = {str(value).strip().casefold() for value in column.counts}
+        if len(names & _STATISTICS) >= FEWEST_STATISTICS and len(names - _STATISTICS) <= 1:
+            return "rows are named like statistics (mean, min) of other rows: they may be no runs"
+        others = {other.name.strip().casefold() for other in profile.columns if other is not column}
+        if names == others:
+            return "rows and columns have the same names, as in a matrix: rows may be no runs"
+    return ""
 
 
 def _names_things(guess: ColumnGuess) -> bool:
