@@ -208,6 +208,9 @@ def measure(options: argparse.Namespace, bars: Bars, structure: bool) -> None:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     plays = side_by_side(partial(play, structure, options), seeds, os.cpu_count() or 1)
     played = [made for _ in counted(what, seeds) if (made := next(plays)[1]) is not None]
+    bars.hold(f"{what}: loads played", len(played), len(played) == options.seeds, "all")
+    if not played:
+        return
     names = played[0]
     cost = {name: float(np.mean([run[name].mean_cost for run in played])) for name in names}
     broken = {name: float(np.mean([run[name].share_broken for run in played])) for name in names}
