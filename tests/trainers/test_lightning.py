@@ -9,7 +9,7 @@ from tests.trainers.conftest import TrainingPlace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TRAINING = """
-import os, signal, time, torch, tunerd.client
+import os, signal, sys, time, torch, tunerd.client
 import lightning.pytorch as pl
 from tunerd.trainers.lightning import LightningCallback
 
@@ -39,7 +39,7 @@ trainer = pl.Trainer(
     enable_progress_bar=False, enable_model_summary=False, val_check_interval=20,
     limit_val_batches=2, {options})
 trainer.fit(Model(), loader, loader)
-print("trained", trainer.global_step)
+sys.stdout.write(f"trained {{trainer.global_step}}\\n")  # in one piece: two ranks share the pipe
 """
 
 
