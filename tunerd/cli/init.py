@@ -234,6 +234,8 @@ def _guessed(
 
             guesses, unit = ask(rows_read, guesses, given, unit)
     except MisconfiguredError as error:
+        for line in table.told():
+            click.echo(f"  {line}.", err=True)
         raise MisconfiguredError(
             [ValidationProblem(f"{file}: {p.where}", p.message) for p in error.problems]
         ) from error

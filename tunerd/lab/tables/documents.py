@@ -14,7 +14,7 @@ from typing import Any
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.exports import EXPORTERS
-from tunerd.lab.tables.rows import TableRow, UnreadableLine, flattened, shortened
+from tunerd.lab.tables.rows import NoJob, TableRow, UnreadableLine, flattened, shortened
 from tunerd.lab.tables.text_reader import open_text
 
 __all__ = ["document_records", "is_document", "is_known", "is_log", "log_records", "records_in"]
@@ -58,16 +58,21 @@ def is_log(start: str) -> bool:
     return any(exporter.is_log is not None and exporter.is_log(start) for exporter in EXPORTERS)
 
 
-def log_records(path: Path) -> Iterator[TableRow | UnreadableLine]:
+def log_records(path: Path) -> Iterator[TableRow | NoJob]:
     """A row for each run that a log tells of."""
     with open_text(path) as file:
-        start = file.text.read(1 << 16)
+        start = file.text.read(1 << 16).lstrip()  # as whoever asked whether it is one
     reader = next(
         exporter for exporter in EXPORTERS if exporter.is_log is not None and exporter.is_log(start)
     )
     assert reader.log is not None
     with open_text(path) as file:
-        for number, record in enumerate(reader.log(_lines(file)), 1):
+        number = 0
+        for record in reader.log(_lines(file)):
+            if isinstance(record, NoJob):
+                yield record
+                continue
+            number += 1
             yield TableRow(number, flattened(record))
 
 

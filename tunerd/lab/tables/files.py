@@ -29,6 +29,7 @@ from tunerd.lab.tables.csv_tables import (
 from tunerd.lab.tables.documents import document_records, is_document, is_log, log_records
 from tunerd.lab.tables.encodings import guessed_encoding
 from tunerd.lab.tables.exports import ReadOptions, TableHead, recognised
+from tunerd.lab.tables.exports.units import units_beside
 from tunerd.lab.tables.folders import folder_bytes, folder_digest, folder_rows
 from tunerd.lab.tables.header_rows import distinct_names
 from tunerd.lab.tables.json_lines import json_rows
@@ -36,7 +37,14 @@ from tunerd.lab.tables.merged_cells import MergedCells, merged_columns
 from tunerd.lab.tables.not_tables import advice_for
 from tunerd.lab.tables.parquet import parquet_columns, parquet_rows
 from tunerd.lab.tables.row_filter import strays
-from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine, renumbered, spelt_out
+from tunerd.lab.tables.rows import (
+    NoJob,
+    SkippedRows,
+    TableRow,
+    UnreadableLine,
+    renumbered,
+    spelt_out,
+)
 from tunerd.lab.tables.text_reader import (
     SAMPLE,
     is_comment,
@@ -90,6 +98,7 @@ class TableFile:
         kept = tuple(row for row in head if self._strays.why_none(row) is None)
         self.export = recognised(TableHead(self.columns, kept), reading.export, str(path))
         """What it was recognised as, if it was."""
+        self._beside = units_beside(TableHead(self.columns, kept))
         if self.export is not None and self.export.columns:
             self.columns = self.export.columns
         self.not_jobs.clear()
@@ -97,7 +106,8 @@ class TableFile:
     @property
     def units(self) -> Mapping[str, str]:
         """Units of columns, where a row under the header has them, or the export says them."""
-        return {**self._strays.units, **({} if self.export is None else self.export.units)}
+        own = {} if self.export is None else self.export.units
+        return {**self._strays.units, **self._beside, **own}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -159,13 +169,16 @@ class TableFile:
     def _jobs(self) -> Iterator[TableRow | UnreadableLine]:
         self._merged.begin()
         for row in self._raw():
+            if isinstance(row, NoJob):
+                self.not_jobs.add(row.what)
+                continue
             why = self._strays.why_none(row) if isinstance(row, TableRow) else None
             if why is None:
                 yield self._merged.filled(row) if isinstance(row, TableRow) else row
             else:
                 self.not_jobs.add(why)
 
-    def _raw(self) -> Iterator[TableRow | UnreadableLine]:
+    def _raw(self) -> Iterator[TableRow | UnreadableLine | NoJob]:
         match self.form:
             case "parquet":
                 return self._parquet()
@@ -179,7 +192,7 @@ class TableFile:
             self._read = int(share * self._size)
             yield row
 
-    def _records(self) -> Iterator[TableRow | UnreadableLine]:
+    def _records(self) -> Iterator[TableRow | UnreadableLine | NoJob]:
         absent = dict.fromkeys(self._given())
         rows = _RECORDS[self.form](self.path)
         for row in map(_with_names_as_text, rows) if self.form == "folder" else rows:
@@ -203,8 +216,12 @@ class TableFile:
                     yield row
 
 
-def _with_names_as_text(row: TableRow | UnreadableLine) -> TableRow | UnreadableLine:
+def _with_names_as_text(
+    row: TableRow | UnreadableLine | NoJob,
+) -> TableRow | UnreadableLine | NoJob:
     """A row of a folder with bytes in names of files that are not UTF-8 as ``\\xff``."""
+    if isinstance(row, NoJob):
+        return row
     if isinstance(row, UnreadableLine):
         return UnreadableLine(row.number, row.reason, spelt_out(row.text))
     values = {
@@ -214,7 +231,7 @@ def _with_names_as_text(row: TableRow | UnreadableLine) -> TableRow | Unreadable
     return TableRow(row.number, values)
 
 
-_RECORDS: dict[Format, Callable[[Path], Iterator[TableRow | UnreadableLine]]] = {
+_RECORDS: dict[Format, Callable[[Path], Iterator[TableRow | UnreadableLine | NoJob]]] = {
     "json": document_records,
     "log": log_records,
     "folder": folder_rows,
@@ -353,7 +370,7 @@ def _header(path: Path, delimiter: str, above: int) -> CsvHeader:
 
 
 def _record_keys(
-    path: Path, records: Callable[[Path], Iterator[TableRow | UnreadableLine]]
+    path: Path, records: Callable[[Path], Iterator[TableRow | UnreadableLine | NoJob]]
 ) -> list[str]:
     names: dict[str, None] = {}
     for row in records(path):

@@ -178,7 +178,7 @@ def _records(file: Path) -> Iterator[TableRow | UnreadableLine]:
             yield from _table_rows(file)
             return
         if file.suffix.lower() not in _JSON:
-            yield from log_records(file)
+            yield from (row for row in log_records(file) if isinstance(row, TableRow))
             return
         for row in records_in(_text(file)):
             if isinstance(row, UnreadableLine):

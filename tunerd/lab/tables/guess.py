@@ -23,7 +23,7 @@ from tunerd.lab.tables.column_names import ColumnName, read_name
 from tunerd.lab.tables.hints import hinted, inputs_of, not_aside
 from tunerd.lab.tables.metadata_columns import find_oddities
 from tunerd.lab.tables.metric_columns import find_measured
-from tunerd.lab.tables.no_trials import no_trials
+from tunerd.lab.tables.no_trials import no_trials, summed_up
 from tunerd.lab.tables.objective import goal_of, pick_objective, refuse_second_best
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.rates import rate_of
@@ -94,7 +94,14 @@ def guess(profile: TableProfile, given: UserAnswers = UserAnswers()) -> TableGue
     Raises MisconfiguredError when no study can be made of the table, and says what is missing.
     """
     with np.errstate(all="ignore"):  # tables may hold 1e308; what overflows decides nothing
-        return _guess(profile, given)
+        try:
+            return _guess(profile, given)
+        except MisconfiguredError as error:
+            if why := summed_up(profile):
+                raise MisconfiguredError(
+                    [ValidationProblem("table", why), *error.problems]
+                ) from error
+            raise
 
 
 def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
@@ -128,9 +135,9 @@ def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
         if guess.role in ("context", "parameter", "derived")
     ]
     doubts = no_trials(profile, guesses.values())
-    if doubts and objective.why != SAID:
-        objective = replace(objective, sure=min(objective.sure, DOUBTED))
-        guesses[objective.column.name] = objective
+    if doubts:
+        guesses = {name: _doubted(guess) for name, guess in guesses.items()}
+        objective = guesses[objective.column.name]
     goal, goal_sure, why = _goal(profile, objective, guesses, given)
     ordered = tuple(guesses[column.name] for column in profile.columns)
     equal = products(inputs)
@@ -150,6 +157,12 @@ def _guess(profile: TableProfile, given: UserAnswers) -> TableGuess:
         given.meaning,
         doubts,
     )
+
+
+def _doubted(one: ColumnGuess) -> ColumnGuess:
+    """A guess in a table that may be none of runs: sure of nothing that nobody said."""
+    aside = one.role in ("ignored", "label", "time", "finished_at", "job_id", "user")
+    return one if one.why == SAID or aside else replace(one, sure=min(one.sure, DOUBTED))
 
 
 def _as_written(column_guess: ColumnGuess) -> ColumnGuess:
@@ -254,9 +267,12 @@ def _table_problems(profile: TableProfile) -> Iterator[ValidationProblem]:
             header = ", ".join(column.name for column in profile.columns[:5])
             message += f": none of {profile.unreadable:,} lines fits the header ({header})"
         yield ValidationProblem("table", message)
-    if profile.rows == 1 and profile.export is not None and profile.export.reported:
-        thing = profile.export.reported
-        message = f"has one {thing} alone; a study needs several: name the folder of all of them"
+    if profile.rows == 1:
+        thing = (profile.export.reported if profile.export is not None else "") or "row"
+        message = (
+            f"has one {thing} alone; a study needs several: put them into one file, or name the"
+            " folder of all of them"
+        )
         yield ValidationProblem("table", message)
 
 

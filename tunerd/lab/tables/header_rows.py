@@ -59,7 +59,7 @@ def joined(lines: Sequence[Fields]) -> Fields | None:
     if len(above) == 1 and _index(last) == 1 and all(map(like_data, above[0][1:])):
         return (f"{last[0]}\\{above[0][0]}", *above[0][1:])  # one setting down, one across
     indexed = _index(last) if len(above) > 1 else 0
-    names = [_of_column([line[place] for line in _filled(lines)]) for place in range(len(last))]
+    names = [_of_column(parts) for parts in zip(*_filled(lines), strict=True)]
     names[:indexed] = last[:indexed]  # pandas writes them below the names of the columns
     given = [name for name in names if name]
     return tuple(names) if len(set(given)) == len(given) else None

@@ -43,6 +43,8 @@ class EventField:
     def read(self, row: Mapping[str, Value]) -> Value:
         """Its value in a row, in its type; ``None`` if it is missing. Raises ValueError."""
         raw = self.raw(row)
+        if isinstance(raw, list) and len(raw) == 1 and self.kind and not self.repeated:
+            raw = raw[0]  # programs write [5.0] for 5.0
         value: Value = None
         if isinstance(raw, list):
             if self.kind is not None and not self.repeated:

@@ -71,6 +71,8 @@ def find_measured(
 ) -> dict[str, ColumnGuess]:
     """The measured columns, all as metrics; columns in ``known`` are left as they are."""
     open_ = [c for c in profile.columns if c.name not in known and c.numeric]
+    counts = _repeats(open_, names)
+    open_ = [c for c in open_ if c.name not in counts]
     failed = _failed(known.values())
     margins = {c.name: _margin(c, names[c.name], failed) for c in open_}
     bare = [c.name for c in open_ if _is_bare_statistic(names[c.name])]
@@ -123,7 +125,26 @@ def find_measured(
             guesses[column.name] = ColumnGuess(
                 column, name, "metric", sureness(margin), f"measured: {why}"
             )
-    return guesses
+    return guesses | counts
+
+
+def _repeats(
+    columns: Sequence[ColumnProfile], names: Mapping[str, ColumnName]
+) -> dict[str, ColumnGuess]:
+    """Columns that say how many runs the mean and the spread beside them are of."""
+    of = Counter(_apart(c.name)[0] for c in columns if _is_bare(names[c.name].words[-1:]))
+    why = "how many runs were summed up in a row"
+    return {
+        column.name: ColumnGuess(column, names[column.name], "ignored", 0.8, why)
+        for column in columns
+        if (parts := _apart(column.name))[1] in ("count", "n", "size", "nobs") and of[parts[0]] > 1
+    }
+
+
+def _apart(name: str) -> tuple[str, str]:
+    """A name without its last word, and that word."""
+    match = re.fullmatch(r"(.*?)[^a-z0-9]*([a-z0-9]*)", name.lower(), re.DOTALL)
+    return (match[1], match[2]) if match else (name, "")
 
 
 _OF_TIME = {"real", "user", "sys"}
@@ -143,8 +164,11 @@ def _has_spread(column: ColumnProfile) -> bool:
 
 def _is_bare_statistic(name: ColumnName) -> bool:
     """Whether a name says no more than "average" or "max": one of several of the same thing."""
-    word_set = set(name.words)
-    return bool(word_set) and word_set <= _BARE
+    return _is_bare(name.words)
+
+
+def _is_bare(words: Sequence[str]) -> bool:
+    return bool(words) and _BARE.issuperset(words)
 
 
 _BARE = STATISTICS | {"mean", "min", "max", "ms", "us", "ns", "s"}

@@ -1,18 +1,24 @@
 """Tables whose rows are no runs with different settings: an inventory, the moments of one run."""
 
+import math
 from collections.abc import Collection, Iterator
+from datetime import datetime
 
 import numpy as np
 
-from tunerd.lab.tables.column_names import ColumnName
+from tunerd.lab.tables.column_names import ColumnName, read_name
+from tunerd.lab.tables.exports.pivoted import without_start
 from tunerd.lab.tables.own_values import DRAWN
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.roles import SAID, ColumnGuess
+from tunerd.lab.tables.values import status_in
 
-__all__ = ["no_trials", "rises_evenly"]
+__all__ = ["no_trials", "rises_evenly", "summed_up"]
 
 FEWEST_RUNS = 4
 FEWEST_MOMENTS = 8
+RARELY = 6 * 3_600.0
+"""Seconds between moments of one run at most: nightly benchmarks are runs."""
 EVEN = 0.02
 """Share by which the steps of a clock may differ."""
 FEWEST_STATISTICS = 4
@@ -21,6 +27,7 @@ _STATISTICS = {
     *("min.", "1st qu.", "median", "3rd qu.", "max."),
 }
 """Rows of ``pandas.DataFrame.describe()`` and of R's ``summary()``."""
+_MARGINS = {"all", "total", "sum", "gesamt", "summe"}
 _IDS = {"id", "uuid", "uid", "hash", "sha"}
 _STEPS = {"step", "epoch", "iteration", "time", "timestamp", "elapsed", "timestep", "datetime"}
 
@@ -37,7 +44,7 @@ def _doubts(profile: TableProfile, guesses: Collection[ColumnGuess]) -> Iterator
         yield f"{profile.rows} rows are too few to tell what is set from what comes out"
     if profile.export is not None:
         return
-    if summary := _summary(profile):
+    if summary := summed_up(profile):
         yield summary
         return
     settings = [guess for guess in guesses if guess.role == "parameter" and not guess.unsure]
@@ -58,17 +65,51 @@ def _doubts(profile: TableProfile, guesses: Collection[ColumnGuess]) -> Iterator
             return
 
 
-def _summary(profile: TableProfile) -> str:
-    """What the rows are where they sum up other rows; "" where they do not."""
+def summed_up(profile: TableProfile) -> str:
+    """What the rows are where they sum up other rows or count them; "" where they do neither."""
+    names = [column.name.strip().casefold() for column in profile.columns]
     for column in profile.columns:
-        if column.kind not in ("category", "text") or column.distinct != profile.rows:
+        if column.distinct != profile.rows:
             continue
-        names = {str(value).strip().casefold() for value in column.counts}
-        if len(names & _STATISTICS) >= FEWEST_STATISTICS and len(names - _STATISTICS) <= 1:
+        values = {str(value).strip().casefold() for value in column.counts}
+        if len(values & _STATISTICS) >= FEWEST_STATISTICS and len(values - _STATISTICS) <= 1:
             return "rows are named like statistics (mean, min) of other rows: they may be no runs"
-        others = {other.name.strip().casefold() for other in profile.columns if other is not column}
-        if names == others:
+        others = set(names) - {column.name.strip().casefold()}
+        if _STATISTICS.issuperset(others) and len(others) > 2 and _are_columns(values):
+            return (
+                "rows are named like columns of another table, and columns like their statistics:"
+                " rows are no runs"
+            )
+        if without_start(values) == without_start(others - _MARGINS):
             return "rows and columns have the same names, as in a matrix: rows may be no runs"
+    return _counted(profile)
+
+
+def _are_columns(names: Collection[str]) -> bool:
+    """Whether most names are of settings or measurements."""
+    known = sum(max(read_name(name).weights.values(), default=0.0) >= 1 for name in names)
+    return 2 * known >= len(names)
+
+
+def _counted(profile: TableProfile) -> str:
+    """Why the cells may count other rows; "" where nothing says so."""
+    cells = [column for column in profile.columns if column.numeric]
+    known = [column for column in cells if max(read_name(column.name).weights.values(), default=0)]
+    whole = all(
+        column.kind == "int" and column.numbers.min() >= 0 for column in cells if column.distinct
+    )
+    if len(cells) < 2 or not whole:
+        return ""
+    ends = [column for column in cells if status_in(column.name) is not None]
+    totals = [column for column in cells if column.name.strip().casefold() in _MARGINS]
+    rest = [column for column in cells if column not in totals]
+    sums = np.sum([column.numbers for column in rest], axis=0)
+    if any(np.array_equal(column.numbers, sums) for column in totals):
+        return f"{totals[0].name} is the sum of the others: cells may be counts, and rows no runs"
+    if len(ends) >= 2 and len(ends) == len(rest):
+        return f"columns are called like ends of jobs ({ends[0].name}): cells may be counts"
+    if not known and not totals and any(0 in column.counts for column in cells):
+        return "cells are whole numbers, some of them 0, and have no name: they may be counts"
     return ""
 
 
@@ -81,7 +122,7 @@ def _names_things(guess: ColumnGuess) -> bool:
 
 def _is_step(column: ColumnProfile, name: ColumnName) -> bool:
     if column.kind == "datetime":
-        return False
+        return rises_evenly(column, RARELY)
     if name.words[-1:] in (("step",), ("iteration",)) and not _leaps(column):
         return False  # numbers the trials of a search
     return not _STEPS.isdisjoint(name.words) and rises_evenly(column)
@@ -92,9 +133,18 @@ def _leaps(column: ColumnProfile) -> bool:
     return bool(len(steps) and steps[0] != 1)
 
 
-def rises_evenly(column: ColumnProfile) -> bool:
-    """Whether a number rises by the same in each row."""
-    if not column.numeric or len(column.codes) < FEWEST_MOMENTS:
+def rises_evenly(column: ColumnProfile, most: float = math.inf) -> bool:
+    """Whether a number or a time rises by the same in each row, and by less than ``most``."""
+    codes = column.codes[column.codes >= 0]
+    if len(codes) < max(FEWEST_MOMENTS, len(column.codes) - 1):
         return False
-    steps = np.diff(column.numbers)
-    return bool((steps > 0).all() and np.ptp(steps) <= EVEN * steps.mean())
+    if column.kind == "datetime":
+        times = np.array(
+            [datetime.fromisoformat(str(value)).timestamp() for value in column.counts]
+        )
+        steps = np.diff(times[codes])
+    elif column.numeric:
+        steps = np.diff(column.numbers[column.codes >= 0])
+    else:
+        return False
+    return bool((steps > 0).all() and steps[0] < most and np.ptp(steps) <= EVEN * steps.mean())

@@ -19,6 +19,11 @@ _ADVICE: tuple[tuple[str, str], ...] = (
      "is an event log of Spark: it has a line for each task and stage of one application. Write a"
      " line for each application into a CSV: its settings and its duration (Spark's history server"
      " has them under /api/v1/applications)"),
+    (r"(?:> [^\n]*\n\s*)?[^\n]*\n\s*(?:Min\. +:|Length *:)",
+     "is what R's summary() prints of a table. Write the table itself: write.csv(runs,"
+     ' "runs.csv")'),
+    (r"[\w. -]+: \(g=\d+\): rw=",
+     "is what fio prints for people; fio --output-format=json is read as it is"),
     (r"\d;fio-\d",
      "is fio's terse output, which does not say how a job was configured; fio"
      " --output-format=json does, and is read as it is"),
@@ -27,8 +32,8 @@ _ADVICE: tuple[tuple[str, str], ...] = (
      " Write what you set yourself and the best time of each run into a CSV"),
     (r'\{(?:"Time": ?"[^"]{1,40}", ?)?"Action": ?"(?:start|run|output|pass|bench)", ?"Package"',
      "is the output of go test -json; that of go test -bench without it is read as it is"),
-    (r"(?:# started on [^\n]*\n\s*)?[\d.]+,(?:msec|[num]?s|Joules|[KMG]iB|Bytes|C)?,"
-     r"[\w:./-]+,\d+,\d{1,3}\.\d\d,[^,\n]*,",
+    (r"(?:# started on [^\n]*\n\s*)?[\d.]+([,;])(?:msec|[num]?s|Joules|[KMG]iB|Bytes|C)?\1"
+     r"[\w:./-]+\1\d+\1\d{1,3}\.\d\d\1[^,;\n]*\1",
      "is what perf stat -x writes, a line for each counter and no names. Write a line for each run"
      " into a CSV: its settings, and its counters under their names"),
     (r"Type,Name,Request Count,Failure Count,|Timestamp,User Count,Type,Name,",
@@ -37,6 +42,8 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     (r"Linux \S+ \([^()\n]*\)[ \t]+\S+[ \t]+_\w+_[ \t]+\(\d+ CPU\)",
      "is a series of sysstat (sar, iostat): it has a row for each moment and not for each run."
      " Write a line for each run into a CSV: its settings, and what the series were in the mean"),
+    (r"(?:\s*Accounting information about jobs that are:[^\0]{0,1000}?-{20,}\s*)SUMMARY:",
+     "is LSF's summary of all jobs; bacct -l has each, and is read as it is"),
     (r"\s*JOBID +PARTITION +NAME +USER +ST +TIME ",
      "is what Slurm's squeue says of jobs that have not ended; sacct says how they did"),
     (r"\{\|[^\n]*\n|\^ [^\n|]+ \^[ \t]*\r?\n\|",
@@ -51,7 +58,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
      "is benchstat's summary, which has a row for each benchmark and a column for each file; the"
      " outputs of go test -bench that it was made of, put together, are read as they are"),
     (r'(?:"?Time"?|"?Date"?|"?timestamp"?)'
-     r'(?:[,;\t][^\n{},;\t]*\{(?:"")?\w{1,100}(?:"")?[=:][^\n{}]*\}[^\n{},;\t]*)+\r?\n',
+     r'(?:[,;\t][^\n{},;\t]*\{(?:"")?\w{1,100}(?:"")?[=:][^\n{}]*\}[^\n{},;\t]*)+\r?\n|"?Series"?[,;]"?Time"?[,;]"?Value"?\s',
      "is a series of Prometheus or Grafana: it has a row for each moment and not for each run."
      " Write a line for each run into a CSV: its settings, and what the series were in the mean"),
 )  # fmt: skip

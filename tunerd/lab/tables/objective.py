@@ -113,12 +113,19 @@ def _rank(one: ColumnGuess) -> float:
 def _anything(profile: TableProfile, found: Mapping[str, ColumnGuess]) -> list[ColumnGuess]:
     """A number with many values that is nothing else yet; the last column most likely."""
     numbers = [c for c in profile.columns if c.name not in found and c.numeric and c.distinct > 1]
-    open_ = [c for c in numbers if not chosen_weight(read_name(c.name)) and not _is_set(c)]
+    names = {c.name: read_name(c.name) for c in numbers}
+    open_ = [c for c in numbers if not chosen_weight(names[c.name]) and not _is_set(c)]
+    why = "no column looks measured; of the numbers this one has the most values"
+    if not open_:  # a cycle time is set by Horovod, and measured by most others
+        open_ = [c for c in numbers if names[c.name].is_time and 2 * c.distinct > c.present]
+        why = "no column looks measured; this one is called like a time"
     if not open_:
         return []
-    best = max(open_, key=lambda c: (read_name(c.name).weight("measured"), c.distinct, c.place))
-    why = "no column looks measured; of the numbers this one has the most values"
-    return [ColumnGuess(best, read_name(best.name), "metric", 0.1, why)]
+    best = max(open_, key=lambda c: (names[c.name].weight("measured"), c.distinct, c.place))
+    name = names[best.name]
+    if name.is_time and name.goal is None:
+        name = replace(name, goal="minimize", goal_sure=DOUBTFUL, goal_why="it may be a time")
+    return [ColumnGuess(best, name, "metric", 0.1, why)]
 
 
 def _is_set(column: ColumnProfile) -> bool:

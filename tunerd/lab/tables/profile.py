@@ -172,6 +172,19 @@ def profile(table: TableFile, tick: Callable[[int, int], None] | None = None) ->
         if tick is not None and rows % 1_000 == 0:
             tick(*table.progress())
     kept = list(sample.values())
+    alone = [bool(counter) and all(map(_is_alone, counter)) for counter in counts]
+    if any(alone):
+        counts = [
+            _unwrapped(counter) if listed else counter
+            for counter, listed in zip(counts, alone, strict=True)
+        ]
+        kept = [
+            tuple(
+                _raw(raw[0]) if listed and isinstance(raw, tuple) else raw
+                for raw, listed in zip(row, alone, strict=True)
+            )
+            for row in kept
+        ]
     missing = [sum(1 for row in kept if row[place] is None) for place in range(len(counts))]
     share = rows / max(1, len(kept))
     named = list(zip(table.columns, counts, strict=True))
@@ -201,6 +214,20 @@ def _raw(value: Value) -> Raw | None:
             return tuple(value)
         case _:
             return value
+
+
+def _is_alone(raw: Raw) -> bool:
+    return isinstance(raw, tuple) and len(raw) == 1 and raw[0] is not None
+
+
+def _unwrapped(counter: Mapping[Raw, int]) -> dict[Raw, int]:
+    """What lists of one value each hold."""
+    counts: dict[Raw, int] = {}
+    for raw, count in counter.items():
+        value = _raw(raw[0]) if isinstance(raw, tuple) else raw
+        if value is not None:
+            counts[value] = counts.get(value, 0) + count
+    return counts
 
 
 def _column(

@@ -28,8 +28,9 @@ _UNIT_WORDS = word_set("""
     gflops tflops gflop/s tflop/s gflops/s flop/s hz khz mhz ghz w kw watt watts j kj joule
     joules wh kwh % percent pct count counts number num n/a - -- none usd eur $ € k m °c c
     kelvin int integer float double str string text bool boolean number object category
-    int64 float64 int32 float32 real numeric varchar char date datetime timestamp unit units
-    [-] (-) 1 m/s mm cm km cores gpus nodes threads ranks procs processes cycles
+    int64 float64 int32 float32 i64 i32 u64 u32 f64 f32 real numeric varchar char date
+    datetime timestamp unit units [-] (-) 1 m/s mm cm km cores gpus nodes threads ranks procs
+    processes cycles
 """)
 _BRACKETED = re.compile(r"[\[(<{][^\[\](){}<>]{0,20}[\])>}]")
 
@@ -54,10 +55,14 @@ class RowFilter:
         """Why a row is no job; ``None`` when it is one."""
         if self.units_row is not None and row.values == self.units_row:
             return "units under the header"
-        for column, value in row.values.items():
-            if value is not None:
-                return self._total(row, column, value) if isinstance(value, str) else None
-        return None
+        given = [(column, value) for column, value in row.values.items() if value is not None]
+        column, value = given[0] if given else ("", None)
+        if not isinstance(value, str):
+            return None
+        empty = sum(row.values.get(other) is None for other in self.full)
+        if len(given) == 1 and column in self.numeric and empty > 1 and not _number(value):
+            return f"a note ({value.strip()[:20]})"
+        return self._total(row, column, value)
 
     def _total(self, row: TableRow, column: str, value: str) -> str | None:
         word = value.strip().rstrip(":").lower().replace(" ", "_")

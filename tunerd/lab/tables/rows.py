@@ -12,6 +12,7 @@ from typing import Any
 from tunerd.core.observation import Scalar, Value
 
 __all__ = [
+    "NoJob",
     "SkippedRows",
     "TableRow",
     "UnreadableLine",
@@ -45,6 +46,13 @@ class UnreadableLine:
     reason: str
     text: str
     """As it stands in the file, cut to 4,096 characters; empty when the file has no lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoJob:
+    """A row of a file that is not of its table."""
+
+    what: str
 
 
 @dataclass

@@ -29,6 +29,8 @@ MOST_EXPLAINED = 0.1
 """Share of the objective's variance that the number of a repeat explains: first runs are cold."""
 DOUBTED = 0.4
 """How sure an input is at most that may have been measured."""
+FEWEST_OWN = 8
+"""Rows of which each has a text of its own."""
 MOST_CHOICES = 200
 """Categories of a parameter; more are names of things."""
 
@@ -140,10 +142,19 @@ def find_inputs(
             role = "label"
         sure, why = sureness(guess.margin), guess.why
         hinted = profile.export is not None and column.name in profile.export.hints
-        if is_own_valued(column) and not hinted and not is_drawn(column, names[column.name]):
-            sure, why = min(sure, DOUBTED), f"{why}; nearly every row has its own: measured?"
+        if (
+            (is_own_valued(column) or _is_own_text(column))
+            and not hinted
+            and not is_drawn(column, names[column.name])
+        ):
+            sure, why = min(sure, DOUBTED), f"{why}; nearly every row has its own"
         guesses[column.name] = ColumnGuess(column, names[column.name], role, sure, why)
     return guesses
+
+
+def _is_own_text(column: ColumnProfile) -> bool:
+    """Whether each of several rows has a text of its own: nothing can be learned of it."""
+    return column.kind == "category" and column.distinct == column.rows >= FEWEST_OWN
 
 
 def _repeats(

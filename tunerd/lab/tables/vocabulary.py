@@ -327,6 +327,10 @@ STATISTICS = word_set("""
     p99 p999 cv skewness kurtosis rse
 """)
 """What nobody chooses: it is computed of many measurements."""
+SUMMARIES = word_set("""
+    default minimum maximum mean average median std count min max avg unit type 25% 50% 75%
+""")
+"""Names of columns that are of no run: of a description of settings, or of a summary of others."""
 OUTCOMES = word_set("""
     completed successful succeeded served processed dropped rejected retried generated evicted
     preempted maxrss averss rss consumed used utilized observed measured achieved actual allocated
@@ -398,6 +402,7 @@ LABELS = _weighed("""
 6: checkpoint path, checkpoint dir, file path, filepath, session id, request id, user id, mac
 6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username, sha256
 6: uhrzeit, time of day, md5, index level, unnamed, config hash
+5: sla met, slo met, within sla, within slo, deadline met, target met
 5: replication, trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label
 5: sweep, experiment, experiment name, exp, run, line, account, project, command, cmd, script
 5: filename, file name, placement, source, provenance, attempt, user, year, month, weekday

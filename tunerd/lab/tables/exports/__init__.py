@@ -2,6 +2,7 @@
 
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.exports import (
+    asv,
     benchmark_dotnet,
     blocks,
     clearml,
@@ -16,6 +17,7 @@ from tunerd.lab.tables.exports import (
     jmh,
     kernel_tuner,
     long_form,
+    lsf,
     markdown,
     micro,
     mlflow,
@@ -37,8 +39,10 @@ from tunerd.lab.tables.exports import (
     summaries,
     sysbench,
     tfruns,
+    torch_compare,
     transposed,
     tvm,
+    units,
     wandb,
 )
 from tunerd.lab.tables.exports.base import (
@@ -69,6 +73,7 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     wandb.EXPORTER,
     sacct.EXPORTER,
     pbs.EXPORTER,
+    lsf.EXPORTER,
     parallel.EXPORTER,
     kernel_tuner.EXPORTER,
     tvm.EXPORTER,
@@ -78,6 +83,8 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     micro.HYPERFINE,
     micro.GOOGLE,
     micro.PYTEST,
+    asv.EXPORTER,
+    torch_compare.EXPORTER,
     criterion.EXPORTER,
     jmh.EXPORTER,
     benchmark_dotnet.EXPORTER,
@@ -93,6 +100,7 @@ EXPORTERS: tuple[ExportFormat, ...] = (
     serving.EXPORTER,
     run_reports.EXPORTER,
     long_form.EXPORTER,
+    units.EXPORTER,
     pivoted.EXPORTER,
     transposed.EXPORTER,
     records.EXPORTER,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tunerd.core.observation import Value
 from tunerd.core.study.mapping import JobStatus
 from tunerd.events.foreign import in_words
-from tunerd.lab.tables.rows import SkippedRows, TableRow, UnreadableLine
+from tunerd.lab.tables.rows import NoJob, SkippedRows, TableRow, UnreadableLine
 
 __all__ = [
     "A_SEED",
@@ -183,7 +183,7 @@ class ExportFormat:
     """The records in a JSON document, or ``None`` when it is none of these."""
     asked: Callable[[TableHead], DetectedExport | None] | None = None
     """Like ``recognise``, where a mapping says that it is one: then fewer marks are enough."""
-    log: Callable[[Iterable[str]], Iterator[Mapping[str, Any]]] | None = None
+    log: Callable[[Iterable[str]], Iterator[Mapping[str, Any] | NoJob]] | None = None
     """The records in the lines of a log."""
     is_log: Callable[[str], bool] | None = None
     """Whether a text is such a log, by its beginning."""

@@ -49,7 +49,7 @@ def _pair(line: str, *, accounts: bool = False) -> tuple[str, str] | None:
     )
     if match is None or text.startswith("{"):
         return None
-    value = match[2].strip().strip('"')
+    value = match[2].lstrip("! ").strip().strip('"')  # Graph500 marks its results
     if value[:1].isdigit():
         value = _BEHIND.sub("", value)
     return match[1].rpartition("::")[2].strip(), without_secrets(value)

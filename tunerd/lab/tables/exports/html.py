@@ -11,6 +11,7 @@ from typing import Any
 from tunerd.lab.tables.exports.base import ExportFormat
 from tunerd.lab.tables.exports.markdown import Header, rows_of_longest
 from tunerd.lab.tables.header_rows import distinct_names, joined, like_data
+from tunerd.lab.tables.rows import NoJob
 
 __all__ = ["EXPORTER"]
 
@@ -176,7 +177,7 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[Header, dict[str, str | None]]
     yield from reader.rows
 
 
-def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any] | NoJob]:
     return rows_of_longest(_rows(lines))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tunerd.core.observation import Value
+from tunerd.lab.tables.column_names import read_name
 from tunerd.lab.tables.exports.base import (
     ColumnHint,
     DetectedExport,
@@ -18,6 +19,7 @@ from tunerd.lab.tables.exports.base import (
     TableHead,
     names,
 )
+from tunerd.lab.tables.exports.units import base_of
 from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]
@@ -26,15 +28,10 @@ MOST_METRICS = 200
 MOST_OPEN = 20_000
 """Runs whose rows may come mixed. Of more, the one that began first counts as ended."""
 _NAMES = names("metric_name metric measurement measure counter counter_name event_name quantity")
+_OF_ANYTHING = names("name key variable param parameter field attribute setting")
+"""What such a column is called where settings stand among what was measured."""
 _VALUES = names("metric_value value result measurement_value reading counter_value event_value")
 _UNITS = names("metric_unit unit units measurement_unit counter_unit")
-_SCALES = (
-    {"ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "µs": 1e-6, "usecond": 1e-6, "ms": 1e-3,
-     "msecond": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "h": 3600.0},
-    {"b": 1.0, "byte": 1.0, "kb": 1e3, "kbyte": 1e3, "mb": 1e6, "mbyte": 1e6, "gb": 1e9,
-     "gbyte": 1e9, "tb": 1e12, "tbyte": 1e12},
-)  # fmt: skip
-"""Units that programs choose for each value as it suits."""
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
@@ -43,9 +40,13 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         next((lower[key] for key in keys if key in lower), None)
         for keys in (_NAMES, _VALUES, _UNITS)
     )
+    mixed = name is None
+    name = name or next((lower[key] for key in _OF_ANYTHING if key in lower), None)
     if name is None or value is None or not head.rows:
         return None
     measured = list(dict.fromkeys(map(str, head.values(name))))
+    if mixed and not _are_both(measured):
+        return None
     if not 2 <= len(measured) <= MOST_METRICS or _are_numbers(measured):
         return None
     own = [column for column in (name, value, unit) if column is not None]
@@ -59,7 +60,9 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     units = _units(head, name, unit) if unit is not None else {}
     reshape = _wide(shared, name, value, unit, units)
     columns = tuple(dict.fromkeys([*shared, *(m for m in measured if m not in shared)]))
-    hints = {m: ColumnHint("metric", f"measured: a {name} of the table") for m in measured}
+    hints = {
+        m: ColumnHint("metric", f"measured: a {name} of the table") for m in measured if not mixed
+    }
     return DetectedExport(
         "long",
         "a table with a row for each measurement of a run",
@@ -69,6 +72,13 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         units={m: shown for m, shown in units.items() if shown},
         columns=columns,
     )
+
+
+def _are_both(texts: Sequence[str]) -> bool:
+    """Whether these are names of settings and of measurements."""
+    read = [read_name(text) for text in texts]
+    set_ = any(name.weight("parameter") >= 2.5 > name.weight("measured") for name in read)
+    return set_ and any(name.weight("measured") >= 2.5 > name.weight("parameter") for name in read)
 
 
 def _are_numbers(texts: Sequence[str]) -> bool:
@@ -120,14 +130,13 @@ def _scaled(value: Value, given: str, wanted: str | None) -> Value:
     """A value in the unit that the first one of its measurement had; none where nobody can."""
     if wanted is None or given == wanted or value is None:
         return value
-    for scale in _SCALES:
-        if given.lower() in scale and wanted.lower() in scale:
-            try:
-                number = float(str(value).replace(",", ""))
-            except ValueError:
-                return None
-            return number * scale[given.lower()] / scale[wanted.lower()]
-    return None
+    of, to = base_of(given), base_of(wanted)
+    if of is None or to is None or of[0] != to[0]:
+        return None
+    try:
+        return float(str(value).replace(",", "")) * of[1] / to[1]
+    except ValueError:
+        return None
 
 
 EXPORTER = ExportFormat("long", _recognise)

@@ -5,7 +5,7 @@ Each cell is a run. Percentiles, epochs and repeats stand along columns too; the
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -23,8 +23,9 @@ from tunerd.lab.tables.exports.base import (
     is_numeric,
 )
 from tunerd.lab.tables.rows import SkippedRows, TableRow
+from tunerd.lab.tables.vocabulary import SUMMARIES
 
-__all__ = ["EXPORTER"]
+__all__ = ["EXPORTER", "without_start"]
 
 FEWEST = 3
 """Columns from which on they are of one setting."""
@@ -55,7 +56,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     chosen = all(_is_chosen(column, head) for column in shared)
     if not (setting and measured and chosen) or _RESULT in shared:
         return None
-    if 2 * len(set(values)) <= len(values):
+    if 2 * len(set(values)) <= len(values) or _are_counts([_numbers(head, c) for c in cells]):
         return None
     return _detected(shared, dict(zip(cells, places, strict=True)), setting)
 
@@ -103,6 +104,8 @@ def _crossed(head: TableHead) -> DetectedExport | None:
     named = _CORNER.fullmatch(corner)
     if len(set(firsts)) != len(head.rows) or (named is None and corner != _UNNAMED):
         return None
+    if _sums_up(firsts, across) or _are_counts(numbers):
+        return None
     cells = {column: _value(column) for column in across}
     values = list(cells.values())
     of_numbers = not any(isinstance(value, str) for value in values)
@@ -124,6 +127,25 @@ def _crossed(head: TableHead) -> DetectedExport | None:
     if not alike or (counted and not rising) or indices:
         return None
     return _detected((corner,), cells, _SETTING, _DOWN)
+
+
+def _sums_up(firsts: Sequence[str], across: Sequence[str]) -> bool:
+    """Whether a table is a matrix, or has statistics across."""
+    statistics = SUMMARIES.intersection(name.lower() for name in across)
+    return len(statistics) > 2 or without_start(firsts) == without_start(across)
+
+
+def _are_counts(columns: Sequence[Sequence[float]]) -> bool:
+    """Whether cells count something: all are whole, and nothing has a speed or a time of 0."""
+    cells = [cell for column in columns for cell in column]
+    return 0 in cells and all(cell >= 0 and cell.is_integer() for cell in cells)
+
+
+def without_start(names: Collection[str]) -> set[str]:
+    """Names without what all of them begin with: ``cat`` of ``pred_cat`` beside ``pred_dog``."""
+    first, last = min(names, default=""), max(names, default="")
+    start = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)
+    return {name[start:] for name in names}
 
 
 _UNNAMED = "column_1"

@@ -73,6 +73,9 @@ def _recognise(head: TableHead) -> DetectedExport | None:
         name: ColumnHint("label", "names or describes the job") for name in head.among(_LABELS)
     }
     hints |= {name: ColumnHint("time", "another time") for name in head.among(_TIMES)}
+    hints |= {
+        n: ColumnHint("label", "what a job used, as text") for n in head.starting("TRESUsage")
+    }
     for columns, role, why in (
         (("JobID", "JobIDRaw"), "job_id", "names the job"),
         (("State",), "status", "how the job ended"),

@@ -18,7 +18,7 @@ LOOKED_AT = 400
 """Lines by which it is told whether a text is such a table."""
 FEWEST = 3
 """Rows of a table."""
-_NO_ROW = re.compile(r"[\s+|=:~_.-]*|\\[a-z]+(?:[\[{(].*)?|\(?\d+ rows?\)?|>.*")
+_NO_ROW = re.compile(r"[\s+|=:~_.-]*|\\[a-z]+(?:[\[{(].*)?|\(?\d+ rows?\)?|>.*|(?:<\w+>\s*)+")
 _BEHIND = re.compile(r"\\\\(?:\[.*?\])?(?:\s*\\[a-z]+(?:\{.*\})?)*\s*$")
 """What ends a row of LaTeX."""
 
@@ -33,7 +33,7 @@ def _cells(line: str, *, wide: bool) -> list[str]:
     if wide:
         return re.split(r"\s{2,}", text)
     if '"' not in text:
-        return text.split()
+        return [word for word in text.split() if word != "±"]  # JMH has it between two columns
     try:
         return shlex.split(text)
     except ValueError:
@@ -76,7 +76,9 @@ def _is_row(cells: Sequence[str], width: int) -> bool:
 
 def _is_header(cells: Sequence[str], width: int) -> bool:
     """Whether a line may have the names of so many columns."""
-    named = all(re.search(r"[^\W\d]", cell) and not like_data(cell) for cell in cells)
+    named = all(
+        cell[-1:] == "%" or (re.search(r"[^\W\d]", cell) and not like_data(cell)) for cell in cells
+    )
     return len(cells) in (width, width - 1) and len(cells) > 1 and named
 
 

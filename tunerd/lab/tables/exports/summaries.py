@@ -1,6 +1,7 @@
 """What load generators and small benchmarks print at the end of a run: wrk, hey, ab, k6, YCSB,
 redis-benchmark, iperf3, STREAM, cassandra-stress, HammerDB, perf stat, dd, stress-ng, h2load,
-db_bench of RocksDB, IOR, memtier_benchmark, kafka-producer-perf-test, LAMMPS.
+db_bench of RocksDB, IOR, memtier_benchmark, kafka-producer-perf-test, LAMMPS, IOzone, netperf,
+vegeta, GROMACS, clickhouse-benchmark.
 
 A program is a table of patterns. A group of a pattern is a column. Its name says how the text is
 read: what ends in ``_s`` is a duration in seconds, what has ``bytes`` a size, anything else a
@@ -8,9 +9,9 @@ number. ``X`` in a name is what the group ``X`` has: ``latency_pX_s``. ``command
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from tunerd.events.quantities import read_count, read_duration, read_size
@@ -38,6 +39,8 @@ __all__ = ["EXPORTERS"]
 _OPTION = "option."
 MAX_RESULT = 400
 """Characters of a line in which results are looked for."""
+MOST_KNOWN = 1_000
+"""Lines of which it is kept what was found in them."""
 _N = r"(?<![\d.,])\d(?:[\d.,]{0,30}\d)?(?:[eE][+-]?\d{1,3})?(?!\d|[eE][+-]?\d)"
 
 
@@ -227,6 +230,48 @@ _FORMATS = (
          r"with \d+ MPI tasks x (?P<threads>\d+) OpenMP threads"),
         "steps_per_s", "processes threads", "atoms"),
     SummaryFormat(
+        "iozone", r"^\s*Iozone: Performance Test of File I/O", r"\d+ +\d+ +\d+ +\d+(?: +\d+)*$",
+        (r"Command line used: (?P<command>.+)",
+         r"^(?P<file_kib>\d+) +(?P<record_kib>\d+) +(?P<write_kib_per_s>\d+)"
+         r" +(?P<rewrite_kib_per_s>\d+)(?: +(?P<read_kib_per_s>\d+) +(?P<reread_kib_per_s>\d+)"
+         r"(?: +(?P<random_read_kib_per_s>\d+) +(?P<random_write_kib_per_s>\d+))?)?"),
+        "write_kib_per_s", "record_kib", "file_kib"),
+    SummaryFormat(
+        "netperf", r"^(?:MIGRATED )?(?:TCP|UDP|SCTP)\S* [^\n]{1,40} TEST from ",
+        r"(?:MIGRATED )?(?:TCP|UDP|SCTP)\S* .{1,40} TEST from ",
+        (r"^(?:MIGRATED )?(?P<test>\S+ .{1,40}) TEST from ",
+         r"^(?P<receive_socket_bytes>\d+) +(?P<send_socket_bytes>\d+) +(?P<message_bytes>\d+)"
+         rf" +(?P<time_s>\d+\.\d+) +(?P<throughput_mbit_per_s>{_N})$",
+         r"^(?P<send_socket_bytes>\d+) +(?P<receive_socket_bytes>\d+) +(?P<request_bytes>\d+)"
+         rf" +(?P<response_bytes>\d+) +(?P<time_s>\d+\.\d+) +(?P<transactions_per_s>{_N})$",
+         rf"^(?P<send_socket_bytes>\d+) +(?P<message_bytes>\d+) +(?P<time_s>\d+\.\d+) +\d+ +\d+"
+         rf" +(?P<throughput_mbit_per_s>{_N})$"),
+        "_per_s", "receive_socket_bytes send_socket_bytes message_bytes",
+        "test request_bytes response_bytes",
+        {"H": "host", "p": "port", "l": "duration", "t": "test", "m": "message_bytes",
+         "s": "send_socket_bytes", "S": "receive_socket_bytes", "T": "cpus", "D": "interval"}),
+    SummaryFormat(
+        "vegeta", r"^Requests +\[total, rate", r"Requests +\[total, rate",
+        (rf"^Requests +\[.+\] +(?P<requests>\d+), (?P<rate>{_N})",
+         r"^Latencies +\[min, mean, 50, 90, 95, 99, max\] +(?P<latency_min_s>\S+),"
+         r" (?P<latency_mean_s>\S+), (?P<latency_p50_s>\S+), (?P<latency_p90_s>\S+),"
+         r" (?P<latency_p95_s>\S+), (?P<latency_p99_s>\S+), (?P<latency_max_s>\S+)",
+         rf"^Success +\[ratio\] +(?P<success_pct>{_N})%"),
+        "latency_mean_s", "", "rate", goal="minimize"),
+    SummaryFormat(
+        "gromacs", r"^Command line:[ \t]*\r?\n[ \t]+\S*gmx\S* mdrun", r"Command line:",
+        (r"^(?P<command>\S*gmx\S* mdrun .+)",
+         r"Using (?P<ranks>\d+) MPI (?:process|thread)", r"Using (?P<threads>\d+) OpenMP thread",
+         rf"^Time: +{_N} +(?P<wall_time_s>{_N}) ",
+         rf"^Performance: +(?P<ns_per_day>{_N}) +(?P<hour_per_ns>{_N})$"),
+        "ns_per_day", "ranks threads"),
+    SummaryFormat(
+        "clickhouse-benchmark", r"^\S+:\d+, queries: \d+, QPS: ", r"Loaded \d+ queries",
+        (rf"QPS: (?P<queries_per_s>{_N}), RPS: (?P<rows_per_s>{_N}), MiB/s: {_N}",
+         rf"^(?P<X>[\d.]+)%\s+(?P<latency_pX_s>{_N}) sec"),
+        "queries_per_s",
+        flags={"c": "concurrency", "i": "iterations", "t": "time", "d": "delay", "h": "host"}),
+    SummaryFormat(
         "stress-ng", r"^stress-ng: \w+:[ \t]+\[\d+\] stressor[ \t]+bogo ops",
         r"stress-ng: \w+:\s+\[\d+\] dispatching hogs",
         (r"(?:hogs:|,) (?P<X_hogs>\d+) (?P<X>[a-z][\w-]*)",
@@ -245,7 +290,7 @@ _OF_MEASURING = frozenset(
 
 def _log(form: SummaryFormat, lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """One record a run, with the options of the command above it."""
-    patterns = [re.compile(pattern) for pattern in form.lines]
+    finder = _finder(form)
     begins = re.compile(form.begins)
     texts: dict[str, str] = {}
     given: dict[str, Any] = {}
@@ -265,13 +310,22 @@ def _log(form: SummaryFormat, lines: Iterable[str]) -> Iterator[Mapping[str, Any
             texts = {}
         known |= {start} if begin else set()
         trouble |= is_trouble(text) and not begin
-        for pattern in patterns:
-            for match in pattern.finditer(text[:MAX_RESULT]):
-                new = _measured(match)
-                sums = [name for name in form.sums.split() if name in new]
-                texts |= new | {n: str(int(new[n]) + int(texts.get(n, 0))) for n in sums}
+        for new in finder(text[:MAX_RESULT]):
+            sums = [name for name in form.sums.split() if name in new]
+            texts |= new | {n: str(int(new[n]) + int(texts.get(n, 0))) for n in sums}
     if known:
         yield _ended(form, given | _read_all(texts), trouble)
+
+
+def _finder(form: SummaryFormat) -> Callable[[str], Sequence[dict[str, str]]]:
+    """What the patterns find in a line; runs repeat lines that say how they were configured."""
+    patterns = [re.compile(pattern) for pattern in form.lines]
+
+    @lru_cache(maxsize=MOST_KNOWN)
+    def found(text: str) -> Sequence[dict[str, str]]:
+        return [_measured(match) for pattern in patterns for match in pattern.finditer(text)]
+
+    return found
 
 
 def _done(form: SummaryFormat, texts: Mapping[str, str]) -> bool:
@@ -323,7 +377,9 @@ def _read_all(texts: Mapping[str, str]) -> dict[str, Any]:
         open_ = grouped and not point and text.count(",") == 1
         bare = text.replace(",", "") if grouped else text
         read[name] = without_secrets(text) if open_ else _read(name, bare)
-    return read | {f"{_OPTION}{n}": v for n, v in arguments_of(read.pop("command", "")).items()}
+    if command := read.pop("command", ""):
+        read |= {f"{_OPTION}{n}": v for n, v in arguments_of(command).items()}
+    return read
 
 
 def _read(name: str, text: str) -> int | float | str:

@@ -13,14 +13,12 @@ from tunerd.lab.tables.exports.base import (
     TableHead,
 )
 from tunerd.lab.tables.rows import SkippedRows, TableRow
-from tunerd.lab.tables.vocabulary import word_set
+from tunerd.lab.tables.vocabulary import SUMMARIES
 
 __all__ = ["EXPORTER"]
 
 FEWEST_RUNS, MOST_NAMES = 3, 150
 """Columns of runs, and names in the first column: of longer tables the rows are runs."""
-_SUMMARIES = word_set("default minimum maximum mean average median std count min max avg unit type")
-"""Names of columns that are of no run: of a description of settings, or of a summary."""
 
 
 def _recognise(head: TableHead) -> DetectedExport | None:
@@ -36,7 +34,7 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     known = sum(max(read_name(name).weights.values(), default=0.0) >= 3 for name in runs)
     if not set_ or not measured or 2 * (set_ + measured) <= len(names) or 2 * known >= len(runs):
         return None
-    if not _SUMMARIES.isdisjoint(name.lower() for name in runs):
+    if not SUMMARIES.isdisjoint(name.lower() for name in runs):
         return None
     hints = {} if _is_set(first) else {first: ColumnHint("label", "names the run")}
     return DetectedExport(
