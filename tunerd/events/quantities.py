@@ -284,7 +284,8 @@ def read_count(text: str) -> int | float:
     if match is None:
         raise ValueError("expected a count such as 12.5k, 880.0K or 3M")
     power = " KMGTP".index(match["prefix"].upper() or " ")
-    count = float(_exact(match["number"]) * 1_000**power)
+    amount = match["number"]
+    count = float(_exact(amount) * 1_000**power) if power else _amount(amount)
     return int(count) if count.is_integer() and abs(count) < 2**53 else count
 
 

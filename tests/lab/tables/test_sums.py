@@ -179,3 +179,19 @@ def test_whether_a_promise_was_kept_is_no_setting(tmp_path: Path) -> None:
     lines = [f"{a},{b},{speed(a, b)},{'yes' if (a + b) % 3 else 'no'}" for a, b in GRID]
     guesses, _ = read(saved(tmp_path / "runs.csv", "replicas,batch,p95_ms,SLA met", lines))
     assert roles(guesses)["SLA met"] == "label"
+
+
+def test_f1_beside_f2_is_an_objective_and_no_score(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    lines = [",".join(f"{rng.random():.5f}" for _ in range(4)) for _ in range(36)]
+    guesses, _ = read(saved(tmp_path / "front.csv", "x0,x1,f1,f2", lines))
+    assert guesses.objective.column.name in ("f1", "f2")
+    assert guesses.goal_sure < 0.5
+    assert {roles(guesses)[name] for name in ("f1", "f2")} == {"objective", "metric"}
+
+
+def test_timeouts_are_counted_and_a_timeout_is_set(tmp_path: Path) -> None:
+    lines = [f"{a},{b},{speed(a, b)},{(a + b) % 3}" for a, b in GRID * 3]
+    guesses, _ = read(saved(tmp_path / "load.csv", "threads,timeout,rps,timeouts", lines))
+    found = roles(guesses)
+    assert (found["timeout"], found["timeouts"]) == ("parameter", "metric")

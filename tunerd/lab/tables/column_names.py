@@ -189,12 +189,10 @@ def read_name(name: str) -> ColumnName:
     guard = best.guard or any(vocabulary.QUALIFIERS.get(word) == _TAIL for word in leaf_words)
     if measures and any(vocabulary.QUALIFIERS.get(word, 0.0) <= _TAIL for word in leaf_words):
         weights["measured"] = weights.get("measured", 0.0) + 1.5  # the spread or tail of something
-    better = 4.0 if _BETTER.search(leaf) else 0.0  # nobody says so of what is set
-    weights["measured"] = max(weights.get("measured", 0.0), better)
     goal, sure, why = _said_better(leaf, _goal(leaf_words, measures, measure, rate))
     if sure > DOUBTFUL and has_unknown_words(leaf):
         sure, why = DOUBTFUL, "not all of its words are known"
-    taken = _certainly_measured(leaf_words)
+    taken = _certainly_measured(leaf_words) or _BETTER.search(leaf) is not None
     return ColumnName(
         leaf_words,
         leaf + given[len(name) :],

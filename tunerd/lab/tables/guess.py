@@ -185,6 +185,8 @@ def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:
         capital = _CAPITALS.fullmatch(column.name) is not None and _chosen_sizes(column)
         name = read_name(column.name.lower() if capital else column.name)
         unit = column.written.notation.unit or profile.units.get(column.name, "")
+        if column.name.lower() in ("f1", "f2", "f3") and _are_objectives(profile):
+            return replace(read_name("objective"), leaf=name.leaf)
         if name.words == ("precision",) and column.kind == "float" and _are_shares(column):
             return replace(read_name("precision_score"), leaf=name.leaf)  # of what is found
         rate = rate_of(unit) if "/" in unit else None
@@ -195,6 +197,12 @@ def _name(profile: TableProfile, column: ColumnProfile) -> ColumnName:
             return name
         return replace(read_name(f"{column.name} ({unit})"), leaf=name.leaf)
     return replace(read_name(hint.name), leaf=hint.name)
+
+
+def _are_objectives(profile: TableProfile) -> bool:
+    """Whether f1 is the first of two or three objectives, and no F1 score."""
+    named = {column.name.lower() for column in profile.columns}
+    return "f2" in named and "f4" not in named
 
 
 _CAPITALS = re.compile("[A-Z]{3}")

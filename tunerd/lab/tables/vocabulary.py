@@ -233,6 +233,7 @@ MEASURES = _measures("""
 3 10 any: objective, objective value, figure merit, fom
 3 10 max: reward, fitness, ep reward, episode reward, episode return, ep return
 3 5 any: ep len, episode len
+3 5 max: rating
 3 7.6 any: score, func val, target value, target
 3 6 any: result, response, outcome, measurement, y
 3 7 min: step time, iteration time, iter time, execution time, run time, runtime, wall time
@@ -306,7 +307,7 @@ MEASURES = _measures("""
 3.5 3 max: gate fidelity, state fidelity, process fidelity, circuit fidelity
 1.5 3 max: fidelity
 2.5 1 min: miss, cache miss, fault, page fault, spill, retry, eviction, preemption, instruction
-2.5 1 min: stalled, retransmit, drop rate, context switch, alloc per op, b per op
+2.5 1 min: mishap, stalled, retransmit, drop rate, context switch, alloc per op, b per op
 2.5 1 any: read byte, written byte, byte read, byte written, shuffle read, shuffle write, packet
 2.5 1 any: hit, branch, row in, row out, record in, record out, byte in, byte out, message in
 2.5 1 any: message out, row read, row written, row returned, row scanned, record read
@@ -336,7 +337,7 @@ OUTCOMES = word_set("""
     preempted maxrss averss rss consumed used utilized observed measured achieved actual allocated
 """)
 """What became of something, counted."""
-MISHAPS = word_set("failed failure skipped ko")
+MISHAPS = word_set("failed failure skipped ko mishap")
 """The same, unless it is the most that is put up with."""
 QUANTITIES = word_set("""
     power watt memory utilization temperature energy current voltage occupancy usage vram latency
@@ -403,6 +404,7 @@ LABELS = _weighed("""
 6: cmdline, command line, run name, job name, serial, git, git commit, checksum, username, sha256
 6: uhrzeit, time of day, md5, index level, unnamed, config hash
 5: sla met, slo met, within sla, within slo, deadline met, target met
+5: trial index, trial number, arm name
 5: replication, trial, repeat, repetition, rep, replicate, fold, dir, directory, tag, label
 5: sweep, experiment, experiment name, exp, run, line, account, project, command, cmd, script
 5: filename, file name, placement, source, provenance, attempt, user, year, month, weekday
@@ -424,7 +426,7 @@ precision: prec; reward: rew; return: ret; throughput: tput thpt thrpt thruput x
 performance: perf; quantization: quant; frequency: freq; bandwidth: bw; latency: lat
 execution: exec; attention: attn; pct: percent; cpu: cpus ncpus; gpu: gpus ngpus; tpu: tpus
 param: params; dataloader: dl; layer: lyr; hidden: hid; embedding: emb; ffn: ffw; time: zeit
-token: toks tok; image: imgs img
+token: toks tok; image: imgs img; mishap: timeouts
 """)
 """What abbreviations stand for."""
 ENDS_IN_S = word_set("""

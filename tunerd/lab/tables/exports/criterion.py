@@ -13,19 +13,19 @@ from tunerd.lab.tables.exports.base import (
     is_numeric,
     names,
 )
+from tunerd.lab.tables.exports.units import SECONDS
 
 __all__ = ["EXPORTER"]
 
 _COLUMNS = names("group function value sample_measured_value unit iteration_count")
 _MEASURED, _COUNT = "sample_measured_value", "iteration_count"
 _PER_ITERATION = "time_per_iteration_s"
-_SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def _of_one(values: Mapping[str, Any]) -> dict[str, Any]:
     """A row with the time of one iteration: of a sample without any there is none."""
     took, count = values.get(_MEASURED), values.get(_COUNT)
-    seconds = _SECONDS.get(str(values.get("unit")))
+    seconds = SECONDS.get(str(values.get("unit")))
     known = seconds is not None and is_numeric([took, count]) and float(str(count)) > 0
     time = float(str(took)) / float(str(count)) * (seconds or 0.0) if known else None
     return {**values, _PER_ITERATION: time}

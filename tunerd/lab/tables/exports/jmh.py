@@ -23,6 +23,7 @@ from tunerd.lab.tables.exports.base import (
     argument_hint,
     names,
 )
+from tunerd.lab.tables.exports.units import SECONDS
 from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["EXPORTER"]
@@ -32,7 +33,6 @@ _PARAM = "Param: "
 _PARAMS, _SECONDARY = "params.", "secondary."
 _RUN_WITH = ("threads", "jvm_arguments")
 _RATE, _TIME = "ops_per_s", "s_per_op"
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "hr": 3600.0, "day": 86400.0}
 _UNIT = re.compile(r"ops/(\w+)|(\w+)/op")
 MOST_SECONDARY = 50
 """Measurements of profilers that are kept of a result."""
@@ -69,7 +69,7 @@ def _of_result(result: Mapping[str, Any]) -> dict[str, Any]:
 def _score(score: Any, unit: Any) -> dict[str, float | None]:
     """A score as a rate and as a time; neither where its unit is of something else."""
     value, match = _number(score), _UNIT.fullmatch(str(unit))
-    seconds = _SECONDS.get((match[1] or match[2]) if match else "")
+    seconds = SECONDS.get((match[1] or match[2]) if match else "")
     if match is None or seconds is None or value is None or not value > 0:
         return {_RATE: None, _TIME: None}
     rate, time = value / seconds, value * seconds

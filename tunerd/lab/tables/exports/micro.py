@@ -18,6 +18,7 @@ from tunerd.lab.tables.exports.base import (
     names,
 )
 from tunerd.lab.tables.exports.commands import options_in, with_options
+from tunerd.lab.tables.exports.units import SECONDS
 from tunerd.lab.tables.rows import SkippedRows, TableRow
 
 __all__ = ["GOOGLE", "HYPERFINE", "PYTEST"]
@@ -36,7 +37,6 @@ _BUILT_IN = re.compile(
 _SAID_BY_OTHERS = (*_GOOGLE, "name", "threads", "error_occurred")
 _AGGREGATES = ("_mean", "_median", "_stddev", "_cv", "_BigO", "_RMS")
 """How names of rows end that Google Benchmark computes from others."""
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def _measured(head: TableHead, times: Iterable[str]) -> dict[str, ColumnHint]:
@@ -130,7 +130,7 @@ def _repetition(host: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, An
         if not _BUILT_IN.fullmatch(name if colon else part):
             arguments[f"arg.{name if colon else f'arg{place}'}"] = value if colon else part
     kept = {name: value for name, value in run.items() if name not in _SAID_BY_OTHERS}
-    unit = _SECONDS.get(str(run.get("time_unit")), 1e-9)
+    unit = SECONDS.get(str(run.get("time_unit")), 1e-9)
     failed = bool(run.get("error_occurred"))
     times = {f"{name}_s": run[name] * unit for name in _GOOGLE if name in run and not failed}
     status = "failed" if failed else "succeeded"

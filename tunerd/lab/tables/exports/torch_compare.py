@@ -12,13 +12,13 @@ from tunerd.lab.tables.exports.base import (
     TableHead,
 )
 from tunerd.lab.tables.exports.command_lines import MAX_LINE, number_or_text
+from tunerd.lab.tables.exports.units import SECONDS
 
 __all__ = ["EXPORTER"]
 
 _TITLE = re.compile(r"\[-+ ?(.*?) ?-+\]")
 _THREADS = re.compile(r"(\d+) threads?: -+")
 _UNIT = re.compile(r"Times are in \w+ \((\w+)\)")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 MOST_HELD = 100_000
 """Cells that are held until the line comes that has their unit."""
 
@@ -39,7 +39,7 @@ def _log(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
         elif match := _THREADS.fullmatch(line):
             threads = int(match[1])
         elif match := _UNIT.match(line):
-            factor = _SECONDS.get(match[1])
+            factor = SECONDS.get(match[1])
             yield from ({**cell, "time_s": cell["time_s"] * factor} for cell in held if factor)
             held.clear()
         elif cells and not across:

@@ -19,11 +19,12 @@ from tunerd.lab.tables.exports.base import (
     is_numeric,
 )
 
-__all__ = ["EXPORTER", "base_of", "units_beside"]
+__all__ = ["EXPORTER", "SECONDS", "base_of", "units_beside"]
 
 _PLAIN: dict[str, tuple[str, float]] = {
     name: (base, factor)
     for base, factor, names in (
+        ("s", 1e-12, "ps"),
         ("s", 1e-9, "ns nsec nsecond nanosecond nanoseconds"),
         ("s", 1e-6, "us µs μs usec usecond microsecond microseconds"),
         ("s", 1e-3, "ms msec msecond millisecond milliseconds"),
@@ -58,6 +59,8 @@ _PLAIN: dict[str, tuple[str, float]] = {
     )
     for name in names.split()
 }
+SECONDS = {name: factor for name, (base, factor) in _PLAIN.items() if base == "s"}
+"""Of units of time."""
 _PREFIXES = {"k": 1e3, "M": 1e6}
 _BITS = re.compile(r"[kKMGT]?b(?:ps|/.*)?")
 """A small b is a bit for some, and a byte for others."""
