@@ -435,21 +435,23 @@ def test_a_signal_that_stopped_is_not_planned_on(store: Store, time: Time) -> No
 
 def test_a_study_whose_forecast_fails_keeps_no_other_from_it(store: Store, time: Time) -> None:
     """Its recommendation is damaged, say."""
-    ran_in(store, time, TEXT.replace('"web"', '"broken"'), {"service": "a"})
+    study = parse_study(TEXT.replace('"web"', '"broken"'))
+    ran_in(store, time, study.text, {"service": "a"})
     ran_in(store, time, TEXT, {"service": "a"})
     short_load(store, time, 'rps{service="a"}')
     with store.transaction() as tx:
-        row = RecommendationRow(
-            study="broken",
-            context_key="broken|service=a",
-            revision=1,
-            recommendation_id="r",
-            state="active",
-            value="{",
-            issued_at=time.now(),
-            valid_until=time.now(),
-        )
-        tx.save_recommendation(row)
+        for key in {study.context_key({"service": "a", "rps": 1.0 * n}) for n in range(90, 200)}:
+            row = RecommendationRow(
+                study="broken",
+                context_key=key,
+                revision=1,
+                recommendation_id=key,
+                state="active",
+                value="{",
+                issued_at=time.now(),
+                valid_until=time.now(),
+            )
+            tx.save_recommendation(row)
     assert forecasting(store, time).step()
     assert len(plans(store, "web")) == 1
     assert store.forecast_plan("broken") is None

@@ -1,7 +1,7 @@
 """Signals: their points, each time once, and what is planned on their forecasts."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -115,17 +115,26 @@ class SignalReads(StoreReads):
         self, name: str, since: datetime, until: datetime | None = None
     ) -> list[tuple[float, float]]:
         """(seconds since 1970, value) of a signal from a time on, in the order of times."""
-        wanted = [signals.c.name == name, signal_points.c.at_ms >= _ms(since)]
+        return self.points_by_signal([name], since, until)[name]
+
+    def points_by_signal(
+        self, names: Collection[str], since: datetime, until: datetime | None = None
+    ) -> dict[str, list[tuple[float, float]]]:
+        """The same of several signals, by name; an empty list for one without points."""
+        wanted = [signals.c.name.in_(names), signal_points.c.at_ms >= _ms(since)]
         if until is not None:
             wanted.append(signal_points.c.at_ms < _ms(until))
         statement = (
-            sa.select(signal_points.c.at_ms, signal_points.c.value)
+            sa.select(signals.c.name, signal_points.c.at_ms, signal_points.c.value)
             .join(signals, signals.c.id == signal_points.c.signal_id)
             .where(*wanted)
-            .order_by(signal_points.c.at_ms)
+            .order_by(signal_points.c.signal_id, signal_points.c.at_ms)
         )
+        points: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
         with self._reading() as connection:
-            return [(row.at_ms / 1000, row.value) for row in connection.execute(statement)]
+            for name, at_ms, value in connection.execute(statement):
+                points[name].append((at_ms / 1000, value))
+        return points
 
     def signal_mean(self, name: str, start: datetime, end: datetime) -> float | None:
         """Mean of a signal's points in an interval, its ends included; None without any."""
@@ -153,20 +162,23 @@ class SignalReads(StoreReads):
         with self._reading() as connection:
             return {name: float(mean) for name, mean in connection.execute(statement)}
 
-    def count_signal_points(self, name: str, since: datetime, until: datetime) -> int:
-        """How many points of a signal there are from one time to another, which is left out."""
+    def count_signal_points(
+        self, names: Collection[str], since: datetime, until: datetime
+    ) -> dict[str, int]:
+        """How many points of each signal there are from one time to another, which is left out."""
         statement = (
-            sa.select(sa.func.count())
-            .select_from(signal_points)
-            .join(signals, signals.c.id == signal_points.c.signal_id)
+            sa.select(signals.c.name, sa.func.count())
+            .join(signal_points, signals.c.id == signal_points.c.signal_id)
             .where(
-                signals.c.name == name,
+                signals.c.name.in_(names),
                 signal_points.c.at_ms >= _ms(since),
                 signal_points.c.at_ms < _ms(until),
             )
+            .group_by(signals.c.name)
         )
         with self._reading() as connection:
-            return int(connection.execute(statement).scalar_one())
+            counts = {name: int(count) for name, count in connection.execute(statement)}
+        return {name: counts.get(name, 0) for name in names}
 
     def forecast_plan(self, study: str) -> tuple[datetime, dict[str, Any]] | None:
         """When a study's plan was made, and the plan; None where there is none, or a damaged one,
@@ -211,17 +223,16 @@ class SignalWrites(SignalReads, StoreWrites):
             if name in ids and at > now - KEPT
         }
         fresh = 0
-        keys = sorted(rows)  # as above: late points lock no signal first
-        for chunk in chunks(keys, _CHUNK):
-            statement = (
-                self._database.insert(signal_points)
-                .values(
-                    [{"signal_id": key[0], "at_ms": key[1], "value": rows[key]} for key in chunk]
-                )
-                .on_conflict_do_nothing(index_elements=["signal_id", "at_ms"])
-                .returning(signal_points.c.at_ms)
-            )
-            fresh += len(self._connection.execute(statement).all())
+        if rows:
+            # As parameters, and not within the statement: to make that anew takes most of the time.
+            statement = self._database.insert(signal_points).on_conflict_do_nothing()
+            fresh = self._connection.execute(
+                statement,
+                [  # in the order of names, as above: late points lock no signal first
+                    {"signal_id": key[0], "at_ms": key[1], "value": rows[key]}
+                    for key in sorted(rows)
+                ],
+            ).rowcount
         refused = tuple(
             i for i, (name, _, _) in enumerate(batch) if name in latest and name not in ids
         )
@@ -265,20 +276,22 @@ class SignalWrites(SignalReads, StoreWrites):
                     .on_conflict_do_nothing(index_elements=["name"])
                 )
             known = self._known_signals(names)
-        for name in names:
-            if name in known:
-                self._connection.execute(
-                    sa.update(signals)
-                    .where(signals.c.name == name, signals.c.last_at < latest[name])
-                    .values(last_at=latest[name])
-                )
+        later = [{"number": known[name], "at": latest[name]} for name in names if name in known]
+        if later:
+            self._connection.execute(
+                sa.update(signals)
+                .where(signals.c.id == sa.bindparam("number"))
+                .where(signals.c.last_at < sa.bindparam("at"))
+                .values(last_at=sa.bindparam("at")),
+                later,
+            )
         return known
 
     def _known_signals(self, names: Sequence[str]) -> dict[str, int]:
         known: dict[str, int] = {}
         for chunk in chunks(names, _CHUNK):
             statement = sa.select(signals.c.id, signals.c.name).where(signals.c.name.in_(chunk))
-            known |= {row.name: row.id for row in self._connection.execute(statement)}
+            known |= {name: number for number, name in self._connection.execute(statement)}
         return known
 
 

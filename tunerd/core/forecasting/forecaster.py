@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -63,6 +63,12 @@ class SignalForecast:
     quantiles: FloatArray
     """(horizon, levels), each row ascending."""
     levels: tuple[float, ...] = LEVELS
+
+    def first(self, horizon: int) -> "SignalForecast":
+        """The first slots of it: who asks may look less far ahead than another."""
+        if horizon == len(self.quantiles):
+            return self
+        return replace(self, quantiles=self.quantiles[:horizon])
 
     def quantile(self, level: float) -> FloatArray:
         """(horizon,) one quantile, interpolated between those that are told."""
