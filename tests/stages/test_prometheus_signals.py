@@ -19,7 +19,7 @@ from tunerd.stages import prometheus
 from tunerd.stages.prometheus import MOST_STEPS, PrometheusStage
 from tunerd.store import Store, Transaction
 from tunerd.store.signals import MOST_SIGNALS
-from tunerd.streams.prometheus import PrometheusClient, PrometheusSeries
+from tunerd.streams.prometheus import PrometheusAnswer, PrometheusClient, PrometheusSeries
 
 STEP_S = 300
 BEGAN = datetime(2026, 11, 20, tzinfo=UTC)
@@ -167,7 +167,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., object]]
     """What the client gives to a question; its own tests have real strangers."""
 
     def answer(ask: Callable[..., object]) -> None:
-        monkeypatch.setattr(PrometheusClient, "ask", lambda _, *question: ask(*question))
+        def asked(_: object, *question: object) -> PrometheusAnswer:
+            answer = ask(*question)
+            return answer if isinstance(answer, PrometheusAnswer) else PrometheusAnswer(answer)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(PrometheusClient, "ask", asked)
 
     return answer
 
@@ -190,6 +194,30 @@ def test_labels_that_no_signal_has_are_left_out_and_told(
     assert list(store.signal_names()) == ['rps{service="a"}']
     assert list(rig.points("a").values()) == [1.0]
     assert rig.remarks["prometheus rps"].startswith("signal rps from Prometheus: value: expected")
+
+
+@pytest.mark.parametrize(
+    ("series", "warning", "remark"),
+    [
+        ([{"service": "a"}], "store-2: no answer, the rest is partial", "it warns: store-2"),
+        ([{"service": "a"}, {"service": "a"}], "", "labels: several series have the same"),
+    ],
+)
+def test_an_answer_that_lacks_something_is_told(
+    store: Store,
+    time: Time,
+    answers: Callable[[Callable[..., object]], None],
+    series: list[dict[str, str]],
+    warning: str,
+    remark: str,
+) -> None:
+    at = time.now().timestamp() - 600
+    points = [PrometheusSeries(labels, [(at, 1.0 + n)]) for n, labels in enumerate(series)]
+    answers(lambda *_: PrometheusAnswer(points, warning))
+    rig = Rig(store, time, "http://127.0.0.1:9")
+    drive(rig.stage(backfill_days=0.01))
+    assert list(rig.points("a").values()) == [1.0]
+    assert remark in rig.remarks["prometheus rps"]
 
 
 @pytest.mark.slow

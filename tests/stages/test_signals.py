@@ -23,6 +23,7 @@ from tunerd.settings.model import IngestSettings, TopicSettings, TuneSettings
 from tunerd.stages.drift_events import SignalAlarm, follow_shifts
 from tunerd.stages.forecast import ForecastStage
 from tunerd.stages.ingest import IngestStage
+from tunerd.stages.signal_forecasters import MADE_AT_ONCE
 from tunerd.stages.tune import TuneStage
 from tunerd.store import ContextRow, RecommendationRow, Store
 from tunerd.store.signals import KEPT, shifts_of
@@ -139,6 +140,21 @@ def test_a_repeat_changes_nothing_and_a_bad_record_is_rejected_with_its_reason(
     assert [reason.partition(":")[0] for reason in reasons] == ["value", "labels"]
     (report,) = heard.of(telemetry.BatchIngested)
     assert (report.duplicates, report.rejected) == (1, {"value": 1, "labels": 1})
+
+
+def test_a_point_too_old_to_keep_is_rejected_and_no_duplicate(
+    ingest: IngestStage, stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    old = int((KEPT + timedelta(days=1)) / timedelta(minutes=1))
+    for record in (signal(time, 5, 1.0), signal(time, old, 2.0)):
+        stream.write(record)
+    while ingest.step():
+        pass
+    (rejected,) = [dict(message.headers)["reason"].decode() for message in store.unsent(10)]
+    assert rejected.startswith("time: ")
+    assert rejected.endswith("more than 60 days before now, too old to keep")
+    (report,) = heard.of(telemetry.BatchIngested)
+    assert (report.duplicates, report.rejected) == (0, {"time": 1})
 
 
 def test_a_feature_from_a_signal_is_in_buckets_unless_its_file_says_otherwise() -> None:
@@ -666,6 +682,48 @@ def test_hours_are_foreseen_once_an_hour_and_at_once_where_a_signal_left_its_ban
         tx.save_forecast_plan("web", {"feature": "rps", "signals": []}, time.now())
     assert look(a=130.0, b=130.0, c=130.0) == 0
     assert set(states()) == {"a", "b", "c"}
+
+
+def test_a_start_is_spread_over_steps_and_plans_stand_meanwhile(store: Store, time: Time) -> None:
+    """A thousand signals took one step of minutes, in which nobody could stop the daemon."""
+    services = [f"s{number}" for number in range(2 * MADE_AT_ONCE + 1)]
+    ran_in(store, time, TEXT, *({"service": service} for service in services))
+    short_load(store, time, *(f'rps{{service="{service}"}}' for service in services))
+    stage = forecasting(store, time)
+
+    def steps() -> list[int]:
+        """How many plans there are after each step of a look."""
+        kept = []
+        while stage.step():
+            kept.append(len(plans(store, "web")) if store.forecast_plan("web") else 0)
+        return kept
+
+    assert steps() == [0, 0, len(services)]
+    before = store.forecast_plan("web")
+    stage = forecasting(store, time)
+    time.pass_(seconds=301.0)
+    assert [len(services)] * 3 == steps()
+    assert before != store.forecast_plan("web")
+    # Late points of many signals are taken in steps, too.
+    time.pass_(minutes=61)
+    short_load(store, time, *(f'rps{{service="{service}"}}' for service in services))
+    assert len(steps()) == 3
+
+
+def test_what_was_parsed_of_a_study_goes_with_it(
+    store: Store, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran_in(store, time, TEXT, {"service": "a"})
+    ran_in(store, time, TEXT.replace('"web"', '"other"'), {"service": "a"})
+    short_load(store, time, 'rps{service="a"}')
+    stage = forecasting(store, time)
+    assert stage.step()
+    assert set(stage._studies) == set(stage._contexts) == {"other", "web"}
+    rows = [row for row in store.studies() if row.name == "web"]
+    monkeypatch.setattr(store, "studies", lambda: rows)
+    time.pass_(seconds=301.0)
+    assert stage.step()
+    assert set(stage._studies) == set(stage._contexts) == {"web"}
 
 
 @pytest.mark.slow

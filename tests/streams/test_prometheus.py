@@ -15,7 +15,7 @@ from tests.servers.secure import certify
 from tunerd.errors import StreamUnavailableError
 from tunerd.settings import load_settings
 from tunerd.streams import prometheus
-from tunerd.streams.prometheus import PrometheusClient, PrometheusSeries
+from tunerd.streams.prometheus import PrometheusAnswer, PrometheusClient, PrometheusSeries
 
 Play = Callable[[socket.socket], None]
 PASSWORD = "hunter2"  # noqa: S105
@@ -99,8 +99,9 @@ def test_an_answer_becomes_series_and_what_is_no_number_a_gap(
     values = [[0, "1.5"], [60, "NaN"], [120.5, "+Inf"], [180, "-2e3"]]
     labels = {"__name__": "x", "service": "a"}
     server = stranger(saying(answer({"metric": labels, "values": values}, warnings=["w"])))
-    series = client(tmp_path, server.url + "/prefix/").ask("rate(x[5m]) > 0", 0.0, 600.0)
-    assert series == [PrometheusSeries({"service": "a"}, [(0.0, 1.5), (180.0, -2000.0)])]
+    heard = client(tmp_path, server.url + "/prefix/").ask("rate(x[5m]) > 0", 0.0, 600.0)
+    series = [PrometheusSeries({"service": "a"}, [(0.0, 1.5), (180.0, -2000.0)])]
+    assert heard == PrometheusAnswer(series, "w")
     (asked,) = server.asked
     assert asked.startswith(b"POST /prefix/api/v1/query_range HTTP/1.1\r\n")
     assert asked.endswith(b"query=rate%28x%5B5m%5D%29+%3E+0&start=0.0&end=600.0&step=60")
@@ -221,7 +222,7 @@ def test_a_certificate_is_checked_and_a_user_sent_and_a_password_read_anew(
     login = 'user = "tunerd"\npassword_file = "password"\n'
     asked = client(tmp_path, server.url, f'{login}ca_file = "{certificate}"')
     (tmp_path / "password").write_text(PASSWORD)
-    assert asked.ask("rps", 0.0, 600.0) == []
+    assert asked.ask("rps", 0.0, 600.0) == PrometheusAnswer([])
     assert b"Authorization: Basic dHVuZXJkOmh1bnRlcjI=\r\n" in server.asked[0]
     assert "its certificate is not trusted" in refused(client(tmp_path, server.url, login))
     assert "ca_file" in refused(client(tmp_path, server.url, f'{login}ca_file = "none.pem"'))

@@ -10,10 +10,13 @@ from tunerd.events.rejection import Rejection
 from tunerd.events.values import MAX_INTEGER, MIN_INTEGER, describe, step
 
 __all__ = [
+    "LABEL_NAME",
     "MAX_ENTRIES",
     "MAX_INT32",
+    "MAX_LABEL_NAME",
     "MAX_NAME",
     "MAX_TEXT",
+    "MOST_LABELS",
     "conflict",
     "unknown_study",
     "why_invalid",
@@ -30,6 +33,11 @@ MAX_TEXT = 1_024
 
 MAX_ENTRIES = 1_000
 """Entries of context, config and metrics, and of a list in them."""
+
+MOST_LABELS = 30
+MAX_LABEL_NAME = 100
+LABEL_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+"""Of a signal: as Prometheus has them."""
 
 MAX_INT32 = 2**31 - 1
 
@@ -95,7 +103,7 @@ def why_no_request(content: Mapping[str, Any], error: str) -> Rejection:
 
 _OF_SIGNAL = {
     "name": "a name such as rps: letters, digits, '_', ':' and '.', not starting with a digit",
-    "labels": "an object of texts, {…}, at most 30, or null",
+    "labels": f"an object of texts, {{…}}, at most {MOST_LABELS}, or null",
     "time": _TIME,
     "value": "a number",
 }
@@ -109,8 +117,28 @@ def why_no_signal(content: Mapping[str, Any], error: str) -> Rejection:
         if f"`{field}`" in error or f".{field}" in error or f"$.{field}" in error:
             if field not in content:
                 return Rejection(field, f"is missing; expected {expected}")
+            if field == "labels" and (wrong := _why_labels(content[field])):
+                return wrong
             return Rejection(field, f"expected {expected}, got {describe(content[field])}")
     return Rejection("value", error)
+
+
+def _why_labels(labels: object) -> Rejection | None:
+    """Which label it is."""
+    if not isinstance(labels, Mapping):
+        return None
+    if len(labels) > MOST_LABELS:
+        return Rejection("labels", f"there are {len(labels)}, more than {MOST_LABELS}")
+    for name, value in labels.items():
+        field = step("labels", name)
+        if not isinstance(value, str):
+            return Rejection(field, f"expected a text, got {describe(value)}")
+        if len(name) > MAX_LABEL_NAME or not re.fullmatch(LABEL_NAME, name):
+            expected = "letters, digits and '_', not starting with a digit"
+            return Rejection(field, f"its name should be of {expected}, at most {MAX_LABEL_NAME}")
+        if len(value) > MAX_NAME:
+            return Rejection(field, f"has {len(value):,} characters, more than {MAX_NAME}")
+    return None
 
 
 def _why_field(content: Mapping[str, Any], error: str) -> Rejection:

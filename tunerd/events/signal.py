@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from tunerd.core.study.signals import signal_name
 from tunerd.events.job import Note, Time, TimeLimits, out_of_time
-from tunerd.events.reasons import why_no_signal
+from tunerd.events.reasons import LABEL_NAME, MAX_LABEL_NAME, MOST_LABELS, why_no_signal
 from tunerd.events.rejection import Rejection
 from tunerd.events.values import first_unstorable
 
@@ -33,7 +33,7 @@ LONGEST = 1_024
 record would keep all others out."""
 
 
-LabelName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$", max_length=100)]
+LabelName = Annotated[str, Meta(pattern=rf"^{LABEL_NAME}(?!\n)$", max_length=MAX_LABEL_NAME)]
 
 
 class SignalEvent(Struct, frozen=True, kw_only=True, gc=False):
@@ -50,7 +50,7 @@ class SignalEvent(Struct, frozen=True, kw_only=True, gc=False):
         ),
     ]
     labels: Annotated[
-        Annotated[dict[LabelName, Note], Meta(max_length=30)] | None,
+        Annotated[dict[LabelName, Note], Meta(max_length=MOST_LABELS)] | None,
         Meta(description='Of what: `{"service": "search"}`.'),
     ] = None
     time: Annotated[

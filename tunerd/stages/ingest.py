@@ -30,7 +30,7 @@ from tunerd.events import (
 )
 from tunerd.settings.model import IngestSettings, TopicSettings
 from tunerd.stages.halves import HalfJoiner, JoinedBatch
-from tunerd.stages.signal_context import too_many_signals
+from tunerd.stages.signal_context import outdated_point, too_many_signals
 from tunerd.store import OutboxMessage, Store, Transaction
 from tunerd.streams.base import Stream, StreamPosition, StreamRecord, StreamSource
 
@@ -251,6 +251,9 @@ class IngestStage:
         added = tx.add_signal_points(points, now)
         duplicates += added.duplicates
         rejections += [(too_many_signals(), batch.signals[i][1]) for i in added.refused]
+        rejections += [
+            (outdated_point(batch.signals[i][0]), batch.signals[i][1]) for i in added.outdated
+        ]
         halves = self._joiner.join(tx, batch.halves, now)
         # In the order of names: two instances that lock the same studies cannot wait in a circle.
         for study in sorted({*batch.events, *halves.studies}):

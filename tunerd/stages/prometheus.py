@@ -106,13 +106,13 @@ class PrometheusStage:
         start_s = -(-since_s // step_s) * step_s
         stop_s = min(end_s, start_s + (MOST_STEPS - 1) * step_s)
         try:
-            series = self._client.ask(query, start_s, stop_s)
+            answer = self._client.ask(query, start_s, stop_s)
         except StreamUnavailableError as error:
             self._failed_at[name] = now
             self.listener.hear(telemetry.PrometheusAsked(failed=True))
             self._tell(name, str(error))
             return
-        points, refused = _points(name, series, start_s, stop_s, now)
+        points, refused = _points(name, answer.series, start_s, stop_s, now)
         fresh, without_room = self._save(points, now)
         if without_room:
             refused.append(too_many_signals())
@@ -122,7 +122,8 @@ class PrometheusStage:
         self._asked[name] = stop_s
         self._failed_at.pop(name, None)
         self.listener.hear(telemetry.PrometheusAsked(points=fresh))
-        self._tell(name, refused[0].reason if refused else "")
+        warning = f"it warns: {answer.warning}" if answer.warning else ""
+        self._tell(name, refused[0].reason if refused else warning)
 
     def _save(self, points: list[Point], now: datetime) -> tuple[int, bool]:
         """Keep points; how many are new, and whether there was no room for some. In the order of
@@ -161,10 +162,16 @@ def _points(
     """What can be kept of an answer, and why the rest of its series cannot."""
     points: list[Point] = []
     refused: list[Rejection] = []
+    taken: set[frozenset[tuple[str, str]]] = set()
     for each in series:
         kept = [point for point in each.points if start_s <= point[0] <= stop_s]
         if not kept:
             continue
+        labels = frozenset(each.labels.items())
+        if labels in taken:  # of two metrics: their points would be duplicates of each other
+            refused.append(Rejection("labels", "several series have the same: sum by them"))
+            continue
+        taken.add(labels)
         read = [_read(name, each.labels, at_s, value, now) for at_s, value in kept]
         points += [(p.signal, p.time, p.value) for p in read if isinstance(p, SignalPoint)]
         refused += [p for p in read if isinstance(p, Rejection)][:1]

@@ -9,11 +9,11 @@ from tunerd.core.observation import Observation, started
 from tunerd.core.study import Study
 from tunerd.core.study_file import parse_study
 from tunerd.errors import MisconfiguredError
-from tunerd.events import Rejection
+from tunerd.events import Rejection, SignalPoint
 from tunerd.store import Transaction
-from tunerd.store.signals import MOST_SIGNALS
+from tunerd.store.signals import KEPT, MOST_SIGNALS
 
-__all__ = ["SignalContext", "too_many_signals"]
+__all__ = ["SignalContext", "outdated_point", "too_many_signals"]
 
 
 LARGEST_INT = 2.0**63
@@ -77,4 +77,12 @@ def too_many_signals() -> Rejection:
     """Why a point of one more signal is not kept."""
     return Rejection(
         "labels", f"there are {MOST_SIGNALS:,} signals already; a label must not name each job"
+    )
+
+
+def outdated_point(point: SignalPoint) -> Rejection:
+    """Why a point that is older than points are kept is not kept."""
+    return Rejection(
+        "time",
+        f"{point.time.isoformat()} is more than {KEPT.days} days before now, too old to keep",
     )

@@ -8,11 +8,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunerd.core.request import AdviceRequest, RequestAnswer
-from tunerd.store.access import StoreReads, StoreWrites
+from tunerd.store.access import StoreReads, StoreWrites, chunks
 from tunerd.store.json_text import from_json, text_problem, to_json, whole_json
 from tunerd.store.tables import requests, studies
 
 __all__ = ["InsertedRequests", "RequestReads", "RequestRow", "RequestWrites"]
+
+_CHUNK = 300
+"""Requests of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,16 @@ class RequestWrites(RequestReads, StoreWrites):
         """
         if not batch:
             return InsertedRequests((), 0, ())
+        for request in batch:
+            texts = (
+                request.study,
+                request.source,
+                request.event_id,
+                request.user or "",
+                request.content_hash,
+            )
+            if problem := text_problem(texts):
+                raise ValueError(f"request {request.event_id!r} of {request.source!r} {problem}")
         # Two instances that lock the same studies cannot wait in a circle: in the order of names.
         names = sorted({request.study for request in batch})
         known = self._connection.execute(
@@ -101,11 +114,17 @@ class RequestWrites(RequestReads, StoreWrites):
             raise LookupError(f"study {min(missing)!r} is not in the store; publish it first")
         fresh: list[int] = []
         conflicts: list[AdviceRequest] = []
+        contents = self._contents(batch)
         for request in batch:
-            number = self._add(request, now)
+            event = request.source, request.event_id
+            number = None if event in contents else self._add(request, now)
             if number is not None:
                 fresh.append(number)
-            elif self._content(request) != request.content_hash:
+                contents[event] = request.content_hash
+                continue
+            if event not in contents:  # another instance has just added it
+                contents |= self._contents([request])
+            if contents.get(event) != request.content_hash:
                 conflicts.append(request)
         duplicates = len(batch) - len(fresh) - len(conflicts)
         return InsertedRequests(tuple(fresh), duplicates, tuple(conflicts))
@@ -130,9 +149,6 @@ class RequestWrites(RequestReads, StoreWrites):
         ).rowcount
 
     def _add(self, one: AdviceRequest, now: datetime) -> int | None:
-        texts = (one.study, one.source, one.event_id, one.user or "", one.content_hash)
-        if problem := text_problem(texts):
-            raise ValueError(f"request {one.event_id!r} of {one.source!r} {problem}")
         statement = (
             self._database.insert(requests)
             .values(
@@ -151,12 +167,19 @@ class RequestWrites(RequestReads, StoreWrites):
         number = self._connection.execute(statement).scalar_one_or_none()
         return None if number is None else int(number)
 
-    def _content(self, one: AdviceRequest) -> str | None:
-        statement = sa.select(requests.c.content_hash).where(
-            requests.c.source == one.source, requests.c.event_id == one.event_id
-        )
-        content: str | None = self._connection.execute(statement).scalar_one_or_none()
-        return content
+    def _contents(self, batch: Sequence[AdviceRequest]) -> dict[tuple[str, str], str]:
+        """The content of those that are known, by source and id: what is asked again and again
+        costs a statement, not two each."""
+        events = sa.tuple_(requests.c.source, requests.c.event_id)
+        contents: dict[tuple[str, str], str] = {}
+        for part in chunks(batch, _CHUNK):
+            wanted = [(request.source, request.event_id) for request in part]
+            statement = sa.select(
+                requests.c.source, requests.c.event_id, requests.c.content_hash
+            ).where(events.in_(wanted))
+            for source, event_id, content in self._connection.execute(statement):
+                contents[source, event_id] = content
+        return contents
 
 
 def _row(row: sa.Row[Any]) -> RequestRow:

@@ -36,7 +36,9 @@ class AddedPoints:
     duplicates: int
     """Of a signal and time that are known; the first value stays."""
     refused: tuple[int, ...]
-    """Places in the batch of points of further signals than are kept."""
+    """Places in the batch of points of further signals than are kept …"""
+    outdated: tuple[int, ...]
+    """… and of such as are older than points are kept."""
 
 
 class _KeptHour(msgspec.Struct):
@@ -209,9 +211,9 @@ class SignalWrites(SignalReads, StoreWrites):
     """Keeping points and plans."""
 
     def add_signal_points(self, batch: Sequence[Point], now: datetime) -> AddedPoints:
-        """Keep what is new; points older than are kept count as duplicates."""
+        """Keep what is new."""
         if not batch:
-            return AddedPoints(0, 0, ())
+            return AddedPoints(0, 0, (), ())
         latest: dict[str, datetime] = {}
         for name, at, _ in batch:
             if at > now - KEPT:  # what is older takes no signal's place
@@ -236,7 +238,10 @@ class SignalWrites(SignalReads, StoreWrites):
         refused = tuple(
             i for i, (name, _, _) in enumerate(batch) if name in latest and name not in ids
         )
-        return AddedPoints(fresh, len(batch) - fresh - len(refused), refused)
+        outdated = tuple(i for i, (_, at, _) in enumerate(batch) if at <= now - KEPT)
+        refused = tuple(i for i in refused if batch[i][1] > now - KEPT)
+        duplicates = len(batch) - fresh - len(refused) - len(outdated)
+        return AddedPoints(fresh, duplicates, refused, outdated)
 
     def prune_signals(self, now: datetime) -> int:
         """Drop points that are older than are kept, and signals without any; returns how many

@@ -23,7 +23,7 @@ from tunerd.events.printable import printable
 from tunerd.files import SECRET_BYTES, read_text
 from tunerd.settings.model import PrometheusSettings
 
-__all__ = ["MOST_SERIES", "PrometheusClient", "PrometheusSeries"]
+__all__ = ["MOST_SERIES", "PrometheusAnswer", "PrometheusClient", "PrometheusSeries"]
 
 MOST_BYTES = 16 * 2**20
 """Of an answer: a thousand series of 300 values take half of it."""
@@ -43,6 +43,15 @@ class PrometheusSeries:
     """(seconds since 1970, value), as they came; finite."""
 
 
+@dataclass(frozen=True, slots=True)
+class PrometheusAnswer:
+    """What a question brought."""
+
+    series: list[PrometheusSeries]
+    warning: str = ""
+    """What it says of its answer, such as that only a part of the stores were asked."""
+
+
 class _Series(msgspec.Struct):
     metric: dict[str, str]
     values: list[tuple[float, str]] = []
@@ -57,6 +66,7 @@ class _Answer(msgspec.Struct):
     status: str
     data: _Data | None = None
     error: str = ""
+    warnings: list[str] | None = None
 
 
 @dataclass
@@ -65,7 +75,7 @@ class PrometheusClient:
 
     settings: PrometheusSettings
 
-    def ask(self, query: str, start_s: float, end_s: float) -> list[PrometheusSeries]:
+    def ask(self, query: str, start_s: float, end_s: float) -> PrometheusAnswer:
         """The values of an expression from one time to another, both included, step by step.
 
         Raises:
@@ -76,9 +86,7 @@ class PrometheusClient:
         status, content = self._post("/api/v1/query_range", urlencode(form).encode(), headers)
         answer = _decoded(content)
         if status != http.client.OK:
-            error = answer.error if answer else ""
-            for secret in filter(None, secrets):  # some servers say back what they were sent
-                error = error.replace(secret, "***")
+            error = _without(secrets, answer.error if answer else "")
             raise StreamUnavailableError(_refusal(status, error))
         if answer is None or answer.data is None:
             raise StreamUnavailableError("what answers there is no Prometheus")
@@ -87,7 +95,9 @@ class PrometheusClient:
                 f"the query gives {len(answer.data.result):,} series; at most {MOST_SERIES:,} can"
                 " be signals: sum by fewer labels"
             )
-        return [_series(each) for each in answer.data.result]
+        warning = _without(secrets, "; ".join(answer.warnings or ()))
+        series = [_series(each) for each in answer.data.result]
+        return PrometheusAnswer(series, printable(warning[:MOST_SHOWN]))
 
     def _post(self, path: str, form: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """Status and body of the answer to a form."""
@@ -147,6 +157,13 @@ class PrometheusClient:
                 "signals.prometheus.token_file holds characters that no token has"
             )
         return ({"Authorization": f"Bearer {token}"} if token else {}), (token,)
+
+
+def _without(secrets: tuple[str, ...], text: str) -> str:
+    """Some servers say back what they were sent."""
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "***")
+    return text
 
 
 def _refusal(status: int, error: str) -> str:
