@@ -86,6 +86,28 @@ def test_cells_of_whole_numbers_are_runs_where_none_is_zero(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    "header", ["threads\\batch,16,32,64", "threads,batch 16,batch 32,batch 64"]
+)
+def test_a_run_that_failed_makes_no_counts_of_what_is_called_like_settings(
+    header: str, tmp_path: Path
+) -> None:
+    lines = [f"{a},{','.join(str(int(speed(a, b))) for b in (16, 32, 64))}" for a in (1, 2, 4)]
+    guesses, _ = read(saved(tmp_path / "runs.csv", header, [*lines, "8,0,9000,9100"]))
+    assert guesses.profile.rows == 12
+    assert not guesses.doubts
+
+
+@pytest.mark.parametrize("corner", ["ranks\\threads", ""])
+def test_two_settings_may_have_the_same_values(corner: str, tmp_path: Path) -> None:
+    """A grid of 1, 2, 4 and 8 is no matrix."""
+    sizes = (1, 2, 4, 8)
+    lines = [f"{a},{','.join(str(speed(a, 16 * b)) for b in sizes)}" for a in sizes]
+    guesses, _ = read(saved(tmp_path / "runs.csv", f"{corner},1,2,4,8", lines))
+    assert guesses.profile.rows == 16
+    assert not guesses.doubts
+
+
+@pytest.mark.parametrize(
     ("header", "count", "objective"),
     [
         ("threads,batch,mean,std,count", "count", "mean"),

@@ -12,6 +12,7 @@ from tests.lab.tables.test_draft import drafted, outcomes
 from tests.lab.tables.test_guess import roles
 from tests.lab.tables.test_more_strangers import saved
 from tests.lab.tables.test_strangers import GRID, read, rows_of, speed
+from tunerd.errors import MisconfiguredError
 from tunerd.lab.tables.exports.units import base_of
 from tunerd.lab.tables.files import ReadOptions, open_table
 from tunerd.lab.tables.rows import TableRow
@@ -139,3 +140,13 @@ def test_lists_of_one_value_are_that_value(tmp_path: Path) -> None:
         "mode": "category",
     }
     assert outcomes(study, table) == {"succeeded": len(GRID)}
+
+
+def test_units_that_only_later_rows_have_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    """The first rows say what a table is."""
+    lines = [f"{a},{b},{speed(a, b)},ms" for a, b in GRID * 20] + ["1,16,0.5,s"]
+    path = saved(tmp_path / "runs.csv", "threads,batch,latency,unit", lines)
+    with pytest.raises(MisconfiguredError, match=r"several units \(ms, s\).*--export units"):
+        read(path)
+    guesses, _ = read(path, ReadOptions(export="units"))
+    assert guesses.objective.column.numbers[-1] == 0.5

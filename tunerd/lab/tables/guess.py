@@ -20,6 +20,7 @@ import numpy as np
 from tunerd.core.study.mapping import JobStatus
 from tunerd.errors import MisconfiguredError, ValidationProblem
 from tunerd.lab.tables.column_names import ColumnName, read_name
+from tunerd.lab.tables.exports.units import mixed_units
 from tunerd.lab.tables.hints import hinted, inputs_of, not_aside
 from tunerd.lab.tables.metadata_columns import find_oddities
 from tunerd.lab.tables.metric_columns import find_measured
@@ -275,6 +276,10 @@ def _table_problems(profile: TableProfile) -> Iterator[ValidationProblem]:
             header = ", ".join(column.name for column in profile.columns[:5])
             message += f": none of {profile.unreadable:,} lines fits the header ({header})"
         yield ValidationProblem("table", message)
+    for column in profile.columns if profile.export is None else ():
+        if several := mixed_units(column.name, column.values):
+            message = f"has several units ({', '.join(several)}); --export units reads them as one"
+            yield ValidationProblem(column.name, message)
     if profile.rows == 1:
         thing = (profile.export.reported if profile.export is not None else "") or "row"
         message = (

@@ -7,7 +7,7 @@ from datetime import datetime
 import numpy as np
 
 from tunerd.lab.tables.column_names import ColumnName, read_name
-from tunerd.lab.tables.exports.pivoted import without_start
+from tunerd.lab.tables.exports.pivoted import is_matrix
 from tunerd.lab.tables.own_values import DRAWN
 from tunerd.lab.tables.profile import ColumnProfile, TableProfile
 from tunerd.lab.tables.roles import SAID, ColumnGuess
@@ -80,7 +80,7 @@ def summed_up(profile: TableProfile) -> str:
                 "rows are named like columns of another table, and columns like their statistics:"
                 " rows are no runs"
             )
-        if without_start(values) == without_start(others - _MARGINS):
+        if is_matrix(values, others - _MARGINS):
             return "rows and columns have the same names, as in a matrix: rows may be no runs"
     return _counted(profile)
 

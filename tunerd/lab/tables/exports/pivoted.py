@@ -25,7 +25,7 @@ from tunerd.lab.tables.exports.base import (
 from tunerd.lab.tables.rows import SkippedRows, TableRow
 from tunerd.lab.tables.vocabulary import SUMMARIES
 
-__all__ = ["EXPORTER", "without_start"]
+__all__ = ["EXPORTER", "is_matrix"]
 
 FEWEST = 3
 """Columns from which on they are of one setting."""
@@ -56,7 +56,8 @@ def _recognise(head: TableHead) -> DetectedExport | None:
     chosen = all(_is_chosen(column, head) for column in shared)
     if not (setting and measured and chosen) or _RESULT in shared:
         return None
-    if 2 * len(set(values)) <= len(values) or _are_counts([_numbers(head, c) for c in cells]):
+    counts = setting == _SETTING and _are_counts([_numbers(head, column) for column in cells])
+    if counts or 2 * len(set(values)) <= len(values):
         return None
     return _detected(shared, dict(zip(cells, places, strict=True)), setting)
 
@@ -104,7 +105,8 @@ def _crossed(head: TableHead) -> DetectedExport | None:
     named = _CORNER.fullmatch(corner)
     if len(set(firsts)) != len(head.rows) or (named is None and corner != _UNNAMED):
         return None
-    if _sums_up(firsts, across) or _are_counts(numbers):
+    counts = named is None and _are_counts(numbers)
+    if counts or _sums_up(firsts, across, named=named is not None):
         return None
     cells = {column: _value(column) for column in across}
     values = list(cells.values())
@@ -129,10 +131,21 @@ def _crossed(head: TableHead) -> DetectedExport | None:
     return _detected((corner,), cells, _SETTING, _DOWN)
 
 
-def _sums_up(firsts: Sequence[str], across: Sequence[str]) -> bool:
+def _sums_up(firsts: Sequence[str], across: Sequence[str], *, named: bool) -> bool:
     """Whether a table is a matrix, or has statistics across."""
     statistics = SUMMARIES.intersection(name.lower() for name in across)
-    return len(statistics) > 2 or without_start(firsts) == without_start(across)
+    matrix = is_matrix(firsts, across) and not (named and is_numeric(across))
+    return len(statistics) > 2 or matrix
+
+
+def is_matrix(down: Collection[str], across: Collection[str]) -> bool:
+    """Whether the same things stand down and across. Numbers are things where they count up: two
+    settings may both have 1, 2, 4 and 8."""
+    if is_numeric(across):
+        numbers = sorted(map(float, across))
+        if numbers not in [list(range(k, k + len(numbers))) for k in (0, 1)]:
+            return False
+    return _without_start(down) == _without_start(across)
 
 
 def _are_counts(columns: Sequence[Sequence[float]]) -> bool:
@@ -141,7 +154,7 @@ def _are_counts(columns: Sequence[Sequence[float]]) -> bool:
     return 0 in cells and all(cell >= 0 and cell.is_integer() for cell in cells)
 
 
-def without_start(names: Collection[str]) -> set[str]:
+def _without_start(names: Collection[str]) -> set[str]:
     """Names without what all of them begin with: ``cat`` of ``pred_cat`` beside ``pred_dog``."""
     first, last = min(names, default=""), max(names, default="")
     start = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)

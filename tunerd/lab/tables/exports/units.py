@@ -19,7 +19,7 @@ from tunerd.lab.tables.exports.base import (
     is_numeric,
 )
 
-__all__ = ["EXPORTER", "SECONDS", "base_of", "units_beside"]
+__all__ = ["EXPORTER", "SECONDS", "base_of", "mixed_units", "units_beside"]
 
 _PLAIN: dict[str, tuple[str, float]] = {
     name: (base, factor)
@@ -91,6 +91,13 @@ def units_beside(head: TableHead) -> dict[str, str]:
     """The unit of each column that has one in the column beside it, the same in each row."""
     pairs = {value: set(map(str, head.values(unit))) for value, unit in _beside(head)}
     return {value: units.pop() for value, units in pairs.items() if len(units) == 1}
+
+
+def mixed_units(name: str, values: Sequence[object]) -> list[str]:
+    """The units of one quantity that a column of units has; none where it has one, or others."""
+    units = [str(value) for value in values]
+    of_units = len(units) > 1 and _OF_UNITS.fullmatch(name) is not None
+    return units if of_units and _of_one(units, all_of=len(units)) else []
 
 
 def _beside(head: TableHead) -> Iterator[tuple[str, str]]:
