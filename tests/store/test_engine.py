@@ -13,7 +13,7 @@ from tests.servers import free_ports
 from tests.servers.postgres import PostgresServer
 from tests.servers.wire import Wire
 from tunerd.errors import MisconfiguredError, StoreUnavailableError
-from tunerd.store import Store, engine, open_store, postgres
+from tunerd.store import Store, engine, open_store, open_store_unchecked, postgres
 from tunerd.store.engine import Database
 
 
@@ -70,6 +70,125 @@ def test_a_user_who_may_not_create_tables(postgres_url: str) -> None:
         with admin.begin() as connection:
             connection.exec_driver_sql(f"DROP ROLE {role}")
         admin.dispose()
+
+
+def test_a_role_with_settings_of_its_own(postgres_url: str) -> None:
+    """Dates, text and encodings come as this program reads them, whatever the administrator set."""
+    admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    name = sa.make_url(postgres_url).database
+    with admin.connect() as connection:
+        for setting in (
+            "datestyle = 'SQL, DMY'",
+            "timezone = 'Asia/Kathmandu'",
+            "client_encoding = 'LATIN1'",
+            "standard_conforming_strings = off",
+            "bytea_output = 'escape'",
+            "default_transaction_isolation = 'serializable'",
+        ):
+            connection.exec_driver_sql(f"ALTER DATABASE {name} SET {setting}")
+    admin.dispose()
+    with open_store(postgres_url) as store:
+        add_study(store)
+        with store.transaction() as tx:
+            tx.add_observations(STUDY, [observation(user="O'Neill \\ 漢字")], NOW)
+            tx.enqueue(message())
+        (row,) = store.observations(STUDY)
+        assert row.user == "O'Neill \\ 漢字"
+        assert row.finished_at == observation().finished_at
+        assert store.unsent(1)[0].value == message().value
+
+
+def test_a_database_whose_encoding_lacks_letters_is_refused(postgres_url: str) -> None:
+    admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+    place, _, name = postgres_url.rpartition("/")
+    made = "CREATE DATABASE {} ENCODING '{}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    try:
+        with admin.connect() as connection:
+            for encoding in ("LATIN1", "SQL_ASCII"):
+                connection.exec_driver_sql(made.format(f"{name}_{encoding}", encoding))
+        with pytest.raises(MisconfiguredError, match=r"has the encoding LATIN1.*'UTF8'"):
+            open_store(f"{place}/{name}_latin1")
+        with open_store(f"{place}/{name}_sql_ascii") as store:
+            add_study(store)
+            with store.transaction() as tx:
+                tx.add_observations(STUDY, [observation(user="漢字")], NOW)
+            assert store.observations(STUDY)[0].user == "漢字"
+    finally:
+        with admin.connect() as connection:
+            for encoding in ("LATIN1", "SQL_ASCII"):
+                connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name}_{encoding} (FORCE)")
+        admin.dispose()
+
+
+def test_a_store_that_is_being_restored_is_away(postgres_url: str) -> None:
+    """`pg_restore --clean` drops the tables first; whoever ended now would make empty ones."""
+    admin = sa.create_engine(postgres_url)
+    with open_store(postgres_url) as store:
+        with admin.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE studies RENAME TO studies_")
+        with pytest.raises(StoreUnavailableError, match="is a backup being restored"):
+            store.studies()
+        with admin.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE studies_ RENAME TO studies")
+        assert store.studies() == []
+    admin.dispose()
+
+
+def test_a_database_that_holds_something_else_of_our_names(postgres_url: str) -> None:
+    admin = sa.create_engine(postgres_url)
+    with admin.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE studies (pupils integer)")
+    admin.dispose()
+    with pytest.raises(MisconfiguredError, match=r'"studies" already exists.*of its own'):
+        open_store(postgres_url)
+
+
+def test_a_search_path_without_a_schema_is_no_other_daemon(postgres_url: str) -> None:
+    url = f"{postgres_url}?options=-csearch_path%3Dnowhere"
+    with (
+        open_store_unchecked(url) as store,
+        pytest.raises(MisconfiguredError, match=r"no schema of this user's search_path exists"),
+    ):
+        store.share("one", NOW)
+
+
+def test_tune_and_publish_take_what_waits_in_the_same_order(postgres_url: str) -> None:
+    with open_store(postgres_url) as store:
+        add_study(store)
+        later, earlier = (
+            message(context_key=f"{STUDY}|n={n}", key=b"%d" % n, study=STUDY) for n in (2, 1)
+        )
+        with store.transaction() as tx:
+            tx.enqueue(later)
+            tx.enqueue(earlier)
+        ids = [one.id for one in store.unsent(10)]
+        publish = threading.Thread(target=store.mark_sent, args=(ids, NOW))
+        with store.transaction() as tx:
+            tx.enqueue(earlier)
+            publish.start()
+            publish.join(0.5)  # it waits for this transaction
+            tx.enqueue(later)
+        publish.join(10)
+        assert len(store.unsent(10)) == 2
+
+
+def test_a_table_that_another_session_keeps_locked_and_a_server_that_takes_no_changes(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "LOCK_TIMEOUT_S", 1)
+    admin = sa.create_engine(postgres_url)
+    with open_store(postgres_url) as store:
+        with admin.begin() as connection:
+            connection.exec_driver_sql("LOCK TABLE studies IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(StoreUnavailableError, match=r"FROM studies.*pg_stat_activity"):
+                store.studies()
+        url = f"{postgres_url}?options=-c%20default_transaction_read_only%3Don"
+        with (
+            open_store(url, upgrade=False) as replica,
+            pytest.raises(StoreUnavailableError, match=r"read-only transaction; is it a replica"),
+        ):
+            add_study(replica)
+    admin.dispose()
 
 
 def test_a_file_that_is_no_database(file: Path) -> None:

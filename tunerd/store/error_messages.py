@@ -22,6 +22,16 @@ _SQLITE = {
     sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
 }
 
+_POSTGRES = {
+    "25006": "is it a replica, or is default_transaction_read_only on?",
+    "3F000": "was it dropped, or is a backup being restored?",
+    "42501": "",
+    "42P01": "was it dropped, or is a backup being restored?",
+    "53100": "make room for the database",
+    "55P03": "another session keeps a table locked; `SELECT * FROM pg_stat_activity` shows it",
+}
+"""By SQLSTATE: what an operator does about it. None of them is the statement's fault."""
+
 _LONGEST = 300
 
 
@@ -41,11 +51,12 @@ def explain(error: sa.exc.SQLAlchemyError, secret: str) -> str | None:
         code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         # The low byte is the kind; the rest says which operation failed.
         return _SQLITE.get(code & 0xFF)
-    denied = getattr(cause, "sqlstate", None) == "42501"
+    hint = _POSTGRES.get(getattr(cause, "sqlstate", None) or "")
     kinds = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.InternalError)
-    if not (denied or error.connection_invalidated or isinstance(error, kinds)):
+    if hint is None and not (error.connection_invalidated or isinstance(error, kinds)):
         return None
-    text = " ".join(str(cause).split())
+    text = " ".join(str(cause).split()).removesuffix(" ^")
     if secret:
         text = text.replace(secret, "***")
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    text = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    return f"{text}; {hint}" if hint else text

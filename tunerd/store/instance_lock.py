@@ -18,7 +18,12 @@ from typing import Any, NoReturn, Self
 
 import sqlalchemy as sa
 
-from tunerd.errors import AlreadyRunningError, StoreUnavailableError
+from tunerd.errors import (
+    AlreadyRunningError,
+    MisconfiguredError,
+    StoreUnavailableError,
+    ValidationProblem,
+)
 from tunerd.files import append_to, open_regular
 from tunerd.store.engine import Database
 from tunerd.store.tables import daemons, instances
@@ -27,6 +32,10 @@ __all__ = ["InstanceLock", "folder_guard", "is_held", "share_store", "store_guar
 
 MOST_BYTES = 4096
 """Of a lock file; ours have a hundred."""
+NO_SCHEMA = (
+    "no schema of this user's search_path exists: create one, or name another by "
+    "`?options=-csearch_path=NAME` in the URL"
+)
 BEATS_WITHIN = timedelta(minutes=1)
 """An instance whose last heartbeat is older is not named to whoever is refused."""
 
@@ -257,6 +266,8 @@ class _AdvisoryLock(InstanceLock):
         self._claimed = True
 
     def _lock(self, connection: sa.Connection) -> None:
+        if connection.exec_driver_sql("SELECT current_schema()").scalar_one() is None:
+            raise MisconfiguredError([ValidationProblem("store.url", NO_SCHEMA)])
         if self._instance is not None:
             self._share(connection, self._instance)
             return

@@ -14,6 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from tunerd.store.access import StoreReads, StoreWrites, chunks
+from tunerd.store.engine import Database
 from tunerd.store.json_text import context_id, to_json, whole_json
 from tunerd.store.tables import outbox
 
@@ -100,6 +101,10 @@ class OutboxReads(StoreReads):
 class OutboxWrites(OutboxReads, StoreWrites):
     """Filling the outbox and emptying it."""
 
+    def __init__(self, database: Database, connection: sa.Connection) -> None:
+        super().__init__(database, connection)
+        self._studies_locked: set[str] = set()
+
     def enqueue(self, *messages: OutboxMessage) -> None:
         """Put messages into the outbox; they go out in this order.
 
@@ -119,7 +124,7 @@ class OutboxWrites(OutboxReads, StoreWrites):
     def mark_sent(self, ids: Sequence[int], now: datetime) -> None:
         """Settle messages that the broker has acknowledged."""
         for chunk in chunks(ids, _CHUNK):
-            self._locked(outbox.c.id.in_(chunk))
+            self._lock_rows(outbox.c.id.in_(chunk))
             self._settle(chunk, "sent", now)
 
     def prune_outbox(self, before: datetime, limit: int = 1000) -> int:
@@ -135,20 +140,30 @@ class OutboxWrites(OutboxReads, StoreWrites):
     def _unsent_of(self, pairs: Iterable[tuple[str, str]]) -> Iterator[list[int]]:
         """Ids of what waits for these studies and context keys."""
         wanted = [(study, context_id(context_key)) for study, context_key in pairs]
+        self._lock_studies({study for study, _ in wanted})
         for chunk in map(set, chunks(wanted, _CHUNK)):
-            rows = self._locked(
-                outbox.c.settled_at.is_(None),
-                outbox.c.study.in_({study for study, _ in chunk}),
-                outbox.c.context_id.in_({context for _, context in chunk}),
+            rows = self._connection.execute(
+                sa.select(outbox.c.id, outbox.c.study, outbox.c.context_id).where(
+                    outbox.c.settled_at.is_(None),
+                    outbox.c.study.in_({study for study, _ in chunk}),
+                    outbox.c.context_id.in_({context for _, context in chunk}),
+                )
             )
             if ids := [row.id for row in rows if (row.study, row.context_id) in chunk]:
                 yield ids
 
-    def _locked(self, *where: sa.ColumnElement[bool]) -> Sequence[Any]:
-        """Take rows in the order of ids, so that publish and tune never wait for each other."""
-        columns = (outbox.c.id, outbox.c.study, outbox.c.context_id)
-        statement = sa.select(*columns).where(*where).order_by(outbox.c.id).with_for_update()
-        return self._connection.execute(statement).all()
+    def _lock_studies(self, studies: set[str]) -> None:
+        """Take all that waits of a study before the first is superseded: context by context, tune
+        would take them in another order than publish, and the two could wait for each other."""
+        new = studies - self._studies_locked
+        if new:
+            self._studies_locked |= new
+            self._lock_rows(outbox.c.settled_at.is_(None), outbox.c.study.in_(new))
+
+    def _lock_rows(self, *where: sa.ColumnElement[bool]) -> None:
+        """Take rows in the order of ids, as everybody does."""
+        statement = sa.select(outbox.c.id).where(*where).order_by(outbox.c.id).with_for_update()
+        self._connection.execute(statement).all()
 
     def _settle(self, ids: Sequence[int], outcome: str, at: datetime) -> None:
         self._connection.execute(

@@ -27,7 +27,8 @@ LOST_S = 30
 _OPTIONS = (
     "-c idle_in_transaction_session_timeout=60000 "
     "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3 "
-    "-c timezone=UTC"
+    # As the driver reads what comes, whatever the role or the database is set to.
+    "-c timezone=UTC -c datestyle=ISO -c standard_conforming_strings=on"
 )
 
 
@@ -74,6 +75,7 @@ def postgres_engine(
     options = query.pop("options", "")
     for name, value in {
         "application_name": "tunerd",
+        "client_encoding": "UTF8",
         "connect_timeout": CONNECT_TIMEOUT_S,
         "keepalives_idle": LOST_S,
         "keepalives_interval": 10,

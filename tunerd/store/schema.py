@@ -24,6 +24,7 @@ TRIES, LOCK_MS = 20, 3000
 """A migration locks whole tables, which older daemons write to meanwhile, in an order of their own.
 It waits for a lock no longer than this, since they wait behind it, and then begins again."""
 _DEADLOCK, _LOCK_TIMEOUT = "40P01", "55P03"
+_TAKEN = ("42P07", "42710")
 
 
 class _LargeIndex(NamedTuple):
@@ -46,6 +47,8 @@ LARGE_INDEXES = (
     ),
 )
 TURN_S = 0.5
+ENCODINGS = ("UTF8", "SQL_ASCII")
+"""Of a PostgreSQL database that keeps all text: the second one takes bytes as they come."""
 
 log = logging.getLogger(__name__)
 _alembic = threading.Lock()
@@ -57,10 +60,12 @@ def upgrade_schema(database: Database) -> None:
 
     Raises:
         MisconfiguredError: the schema is of a newer tunerd, or older and this user may not change
-            it.
+            it; or the database cannot keep every letter.
         StoreUnavailableError: the database cannot be reached.
     """
     with database.reading() as connection:
+        if not database.is_sqlite:
+            _check_encoding(connection, database)
         version = _version(connection)
         if version == HEAD:
             return
@@ -81,6 +86,31 @@ def upgrade_schema(database: Database) -> None:
         except StoreUnavailableError as error:
             if not left or not _is_contended(error):
                 raise
+        except sa.exc.ProgrammingError as error:
+            if getattr(error.orig, "sqlstate", None) not in _TAKEN:
+                raise
+            raise MisconfiguredError(
+                [
+                    ValidationProblem(
+                        "store.url",
+                        f"{database.place} holds something else of a name that tunerd's tables "
+                        f"have ({' '.join(str(error.orig).split())}); give tunerd a database, or "
+                        "a schema, of its own",
+                    )
+                ]
+            ) from error
+
+
+def _check_encoding(connection: sa.Connection, database: Database) -> None:
+    """One job of a user whose name the database cannot write would end every start."""
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding not in ENCODINGS:
+        problem = (
+            f"{database.place} has the encoding {encoding}, which lacks letters that jobs may "
+            "have; create one with ENCODING 'UTF8' TEMPLATE template0 (`tunerd store export` and "
+            "`tunerd store load` take what is there over)"
+        )
+        raise MisconfiguredError([ValidationProblem("store.url", problem)])
 
 
 def _build_large_indexes(database: Database) -> None:
