@@ -271,11 +271,13 @@ class StageProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="progressed
 
     stage: Stage
     worked: bool = True
+    reachable: bool = True
+    """False while a failure is so recent that what it needs still counts as away."""
 
 
 class DependencyUnreachable(msgspec.Struct, frozen=True, kw_only=True, tag="unreachable"):
     """A step of a stage failed because the stream or the store could not be reached. The stage
-    tries again; its next :class:`StageProgressed` says that it could be."""
+    tries again, and a :class:`StageProgressed` says when it could be."""
 
     stage: Stage
     what: Literal["stream", "store"]

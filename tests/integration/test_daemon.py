@@ -122,6 +122,18 @@ def _canonical(daemon: Daemon, key: str) -> str:
     return line.partition('"value":')[2].rpartition(',"headers":')[0]
 
 
+def test_with_all_standard_streams_closed_it_runs_as_ever(make: Make) -> None:
+    daemon = make("closed")
+    closed = 'exec "$0" -m tunerd "$@" 0<&- 1>&- 2>&-'
+    process = daemon.spawn("bash", "-c", closed, sys.executable)
+    daemon.until(lambda: daemon.get("/readyz")[0] == 200, "it is ready")
+    opened = {os.readlink(f"/proc/{process.pid}/fd/{number}") for number in range(3)}
+    assert opened == {os.devnull}
+    daemon.send(events(4))
+    daemon.learned(4)
+    assert daemon.stop()[0] == 0
+
+
 def test_a_life_on_kafka_with_the_broker_away_for_a_while(
     make: Make, kafka_bootstrap: str, kafka_server: KafkaServer, unique: str
 ) -> None:

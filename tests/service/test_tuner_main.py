@@ -34,7 +34,8 @@ def test_a_store_that_stays_away_is_one_line_in_the_log(monkeypatch: pytest.Monk
     monkeypatch.setattr(tuner_main, "TROUBLE_S", 0.0)
     tuner_main._run(Settings(), cast(logs.Log, lines), {}, (), stop)
     said = [detail["problem"] for detail in lines.of("store unavailable, trying again")]
-    assert said == ["the disk is full", "the disk is full", "locked"]
+    # One step that went well in between ends nothing: it may have touched nothing.
+    assert said == ["the disk is full", "locked"]
 
 
 def test_a_store_that_is_away_at_the_start_is_waited_for(

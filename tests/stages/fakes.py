@@ -147,6 +147,9 @@ class ListSource:
     def lag(self) -> int | None:
         return None if self.at is None else len(self.stream.events) - self.at
 
+    def remarks(self) -> list[str]:
+        return []
+
     def close(self) -> None:
         self.closed = True
 

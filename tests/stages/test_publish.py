@@ -11,7 +11,7 @@ from tests.stages.fakes import CrashError, FakeStream, Heard, ListSink, Time, aw
 from tunerd import telemetry
 from tunerd.errors import FencedOutError, StoreUnavailableError, StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
-from tunerd.stages.publish import PublishStage
+from tunerd.stages.publish import BACK_S, PublishStage
 from tunerd.stages.topic_check import CLOCKS
 from tunerd.store import OutboxMessage, RecommendationRow, Store
 
@@ -395,3 +395,28 @@ def test_without_a_broker_the_lease_is_not_kept_from_others(
     assert second.step()
     time.pass_(seconds=5)
     assert not first.step()
+
+
+def test_one_that_does_not_get_through_leaves_publishing_to_others(
+    stream: FakeStream, store: Store, time: Time, heard: Heard
+) -> None:
+    """Its clock, its rights or its network may be what is wrong, and not the broker."""
+    add_study(store)
+    first, second = (one_of_several(stream, store, time, heard, name) for name in "ab")
+    first.step()
+    enqueue(store, time, recommended("a", 1))
+    for _ in range(6):
+        stream.fails = [(0, away())]
+        with pytest.raises(StreamUnavailableError):
+            first.step()
+        time.pass_(seconds=2)
+    assert not first.leads
+    assert not first.step()
+    assert second.step()
+    assert sent(stream) == [(b"a", b"1")]
+    second.close()
+    expire(store)  # nobody else is left
+    time.pass_(seconds=BACK_S)
+    enqueue(store, time, recommended("a", 2))
+    assert first.step()
+    assert sent(stream)[1:] == [(b"a", b"2")]

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -15,7 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewPartitions
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kafka import TopicPartition
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
@@ -26,7 +27,13 @@ from tests.servers.kafka import KafkaServer
 from tests.servers.secure import PASSWORD, USER, Certificates, secure_kafka
 from tests.streams.rigs import KafkaRig, Positions, eventually, read
 from tunerd.errors import FencedOutError, StreamUnavailableError
-from tunerd.streams.base import StreamMessage, StreamRecord, TopicContent, TopicSpec
+from tunerd.streams.base import (
+    StreamMessage,
+    StreamRecord,
+    TopicContent,
+    TopicSpec,
+    digest_of,
+)
 from tunerd.streams.kafka.options import KafkaOptions
 from tunerd.streams.kafka.source import KafkaSource
 from tunerd.streams.kafka.stream import KafkaStream
@@ -195,6 +202,76 @@ def test_a_reader_that_stands_still_is_made_anew(rig: KafkaRig) -> None:
     source.close()
 
 
+def test_one_partition_that_stands_still_beside_others_is_noticed(rig: KafkaRig) -> None:
+    spread(rig, 2)
+    positions = Positions()
+    producer = Producer({"bootstrap.servers": rig.bootstrap})
+    with closing(open_source(rig, positions, stuck_after_s=0.2)) as source:
+        assert eventually(lambda: source.poll(0.1, 10) == [] and len(source._placed) == 2)
+        stuck = source._consumer
+        assert stuck is not None
+        stuck.pause(TopicPartition(rig.events, 1))  # as a fault in the client would have it
+        producer.produce(rig.events, b'{"n": 1}', partition=1)
+
+        def comes() -> bool:
+            producer.produce(rig.events, b'{"n": 0}', partition=0)
+            producer.flush(20)
+            batch = source.poll(0.1, 10)
+            positions.keep(batch)
+            return any(record.partition == "1" for record in batch)
+
+        assert eventually(comes)
+        assert source._consumer is not stuck
+
+
+def test_a_transaction_without_an_end_is_told_while_nothing_is_read_behind_it(
+    rig: KafkaRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"bootstrap.servers": rig.bootstrap, "transactional.id": f"{rig.events}.x"}
+    sender = Producer(options)
+    sender.init_transactions(20)
+    with closing(open_source(rig, Positions(), stuck_after_s=0.3)) as source:
+        rig.write(numbered(0, 3))
+        read(source, 3)
+        sender.begin_transaction()
+        sender.produce(rig.events, b'{"n": 3}')
+        assert sender.flush(20) == 0
+        rig.write(numbered(4, 6))
+        consumer = source._consumer
+        assert eventually(lambda: source.poll(0.1, 10) == [] and bool(source.remarks()))
+        assert "describe-producers" in source.remarks()[0]
+        assert source._consumer is consumer
+        sender.commit_transaction(20)
+        assert values(read(source, 3)) == numbered(3, 6)
+        assert eventually(lambda: source.poll(0.1, 10) == [] and not source.remarks())
+    told = [one.getMessage() for one in caplog.records if one.name.startswith("tunerd.")]
+    assert len(told) == 1
+    assert "neither commits nor aborts" in told[0]
+
+
+def test_readers_of_another_installation_in_the_group_are_told(rig: KafkaRig) -> None:
+    spread(rig, 2)
+    quick = {"stuck_after_s": 0.2}
+    names = ["mine-01", "mine-02", "other-01"]
+    mine, too, other = (open_source(rig, Positions(), instance=name, **quick) for name in names)
+
+    def shared(*sources: KafkaSource) -> bool:
+        for source in sources:
+            source.poll(0.1, 10)
+        return all(source.partitions() for source in sources)
+
+    with closing(mine), closing(other):
+        with closing(too):
+            assert eventually(lambda: shared(mine, too))
+            for _ in range(8):
+                shared(mine, too)
+            assert mine.remarks() == too.remarks() == []
+        assert eventually(lambda: shared(mine, other) and bool(mine.remarks()))
+        assert "other-01 at " in mine.remarks()[0]
+        other.close()
+        assert eventually(lambda: shared(mine) and not mine.remarks())
+
+
 def test_a_reader_without_work_is_left_alone(rig: KafkaRig) -> None:
     source = open_source(rig, Positions(), stuck_after_s=0.4)
     rig.write(numbered(0, 5))
@@ -300,6 +377,7 @@ def test_retention_that_overtakes_a_reader_in_its_group_is_told(
     paused.resume(mine)
     assert values(read(source, 3)) == numbered(17, 20)
     source.close()
+    assert "up to 7 records were deleted" in source.remarks()[0]
     (told,) = [one.getMessage() for one in caplog.records if one.name.startswith("tunerd.")]
     assert told.startswith(
         f"topic {place.topic} partition {place.partition}: up to 7 records were deleted"
@@ -307,6 +385,31 @@ def test_retention_that_overtakes_a_reader_in_its_group_is_told(
 
 
 # -- sending --------------------------------------------------------------------------------
+
+
+def test_of_a_key_the_last_record_of_its_partition_counts_whatever_the_clocks(
+    rig: KafkaRig,
+) -> None:
+    ahead_ms = int(time.time() * 1000) + 1_800_000
+    producer = Producer({"bootstrap.servers": rig.bootstrap})
+    producer.produce(rig.advice, b"1", b"k", partition=0, timestamp=ahead_ms)
+    producer.produce(rig.advice, b"2", b"k", partition=0)
+    assert producer.flush(20) == 0
+    table = rig.stream.table(rig.advice)
+    assert table is not None
+    with closing(table):
+        assert table.refresh()[b"k"].digest == digest_of(b"2")
+
+
+def test_a_machine_whose_clock_is_refused_is_told_so(rig: KafkaRig) -> None:
+    name = f"{rig.events}.now"
+    # Kafka 4 refuses what is an hour ahead; here it refuses what is a millisecond behind.
+    limit = {"message.timestamp.before.max.ms": "0"}
+    rig.admin.create_topics([NewTopic(name, 1, config=limit)])[name].result(20)
+    with closing(rig.stream.sink()) as sink:
+        with pytest.raises(StreamUnavailableError, match="refuses this machine's time") as error:
+            sink.send([StreamMessage(name, b"k", b"{}")])
+        assert not re.search(r"\d{13}", str(error.value))  # the same each time, and logged once
 
 
 def test_recommendations_are_compacted_and_others_are_not(rig: KafkaRig) -> None:
@@ -350,6 +453,22 @@ def test_a_message_that_is_too_large_is_a_value_error_and_the_sink_goes_on(rig: 
         sink.send([StreamMessage(rig.refused, b"k", b"x" * 2_000_000)])
     sink.send([StreamMessage(rig.refused, b"k", b"x")])
     sink.close()
+
+
+def test_a_batch_that_is_too_large_for_the_topic_is_sent_in_parts(rig: KafkaRig) -> None:
+    name = f"{rig.events}.small"
+    limit = {"max.message.bytes": "3000"}
+    rig.admin.create_topics([NewTopic(name, 1, config=limit)])[name].result(20)
+    sink = rig.stream.sink(name)
+    sink.send([StreamMessage(name, b"k", b"%d" % n + b"x" * 500) for n in range(20)])
+    with pytest.raises(ValueError, match="larger"):
+        sink.send([StreamMessage(name, b"k", b"x" * 5000)])
+    sink.send([StreamMessage(name, b"k", b"20")])
+    sink.close()
+    follower = rig.stream.follow(name)
+    found = follow(follower, 21)
+    follower.close()
+    assert [int((record.value or b"").rstrip(b"x")) for record in found] == list(range(21))
 
 
 def test_a_missing_topic_is_named(rig: KafkaRig) -> None:

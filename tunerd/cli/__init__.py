@@ -128,6 +128,7 @@ def cli() -> None:
 def main() -> None:
     """Entry point of the ``tunerd`` program."""
     gc.set_threshold(COLLECT_AFTER)
+    _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the locale
     elif isinstance(sys.stdout, io.TextIOWrapper):
@@ -140,6 +141,18 @@ def main() -> None:
                 stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Where somebody has closed one, the next file to be opened, a store perhaps, would take its
+    number, and get what libraries write there."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: SIM115
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -366,7 +366,8 @@ class MetricsExporter:
     def _progressed(self, report: telemetry.StageProgressed) -> None:
         self._show(self._clock(), d.PROGRESS, report.stage)
         self._count(report.worked, d.STEPS, report.stage)
-        for what in d.WHAT.values if report.stage != "tune" else ("store",):
+        needed = d.WHAT.values if report.stage != "tune" else ("store",)
+        for what in needed if report.reachable else ():
             self._show(1, d.REACHABLE, report.stage, what)
 
     def _unreachable(self, report: telemetry.DependencyUnreachable) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import structs
 from starlette.types import ASGIApp
 
 from tunerd import logs, telemetry
@@ -510,6 +511,8 @@ class _Daemon:
                     self.log.error(event, problem=problem)
                     self.crashed = True
                     self.stop.set()
+                if self.ingest is not None:
+                    self.health.remark("jobs", "; ".join(self.ingest.remarks()))
                 self.stop.wait(GAUGES_S)
         except Exception:
             self.log.exception("measuring crashed")
@@ -589,9 +592,13 @@ class _Daemon:
         self.systemd.ready()
 
     def _well(self, stage: str, worked: bool) -> None:
-        self.health.stepped(stage, worked)
-        self.waiting_for.pop(stage, None)
-        self.metrics.hear(telemetry.StageProgressed(stage=stage, worked=worked))  # type: ignore[arg-type]
+        if self.health.stepped(stage, worked):
+            what = self.waiting_for.pop(stage)
+            self.log.info(f"{what} available again", stage=stage)
+        reachable = stage not in self.waiting_for
+        self.metrics.hear(
+            telemetry.StageProgressed(stage=stage, worked=worked, reachable=reachable)  # type: ignore[arg-type]
+        )
 
     def _trouble(self, stage: str, error: Exception) -> None:
         what = "stream" if isinstance(error, StreamUnavailableError) else "store"
@@ -614,6 +621,8 @@ class _Daemon:
             )
 
     def _heard_from_tuner(self, report: telemetry.Report) -> None:
+        if isinstance(report, telemetry.StageProgressed):
+            report = structs.replace(report, reachable=not self.health.is_away("tune"))
         self.metrics.hear(report)
         match report:
             case telemetry.StepStarted():

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
+from tunerd.outage import Outage
+
 __all__ = ["HealthMonitor"]
 
 HUNG_AFTER_S = 60.0
@@ -17,7 +19,7 @@ class _StageHealth:
     seen_at: float
     """When its loop last came round, with progress or with trouble."""
     has_work: bool = False
-    trouble: str = ""
+    outage: Outage = field(default_factory=Outage)
 
 
 @dataclass
@@ -43,21 +45,26 @@ class HealthMonitor:
         now = self.clock()
         self._stages = {name: _StageHealth(now, now) for name in self.stages}
 
-    def stepped(self, stage: str, worked: bool) -> None:
-        """A step ended well."""
+    def stepped(self, stage: str, worked: bool) -> bool:
+        """A step ended well. Says whether this ends an outage."""
         with self._lock:
-            now = self.clock()
-            self._stages[stage] = _StageHealth(now, now, has_work=worked)
+            now, state = self.clock(), self._stages[stage]
+            state.progressed_at = state.seen_at = now
+            state.has_work = worked
+            return state.outage.succeeded(now)
+
+    def is_away(self, stage: str) -> bool:
+        """Whether a stage cannot reach what it needs, or could not a moment ago."""
+        with self._lock:
+            return bool(self._stages[stage].outage.problem)
 
     def troubled(self, stage: str, problem: str) -> bool:
         """A step failed for a reason outside; says whether that is news."""
         with self._lock:
             state = self._stages[stage]
-            news = state.trouble != problem
-            state.trouble = problem
             state.has_work = True
             state.seen_at = self.clock()
-            return news
+            return state.outage.failed(problem)
 
     def working(self, stage: str) -> None:
         """A step that has work began."""
@@ -106,8 +113,8 @@ class HealthMonitor:
             notes = list(self._notes.values())
             for name, state in self._stages.items():
                 silent = now - state.progressed_at
-                if state.trouble:
-                    notes.append(f"{name}: {state.trouble}")
+                if state.outage.problem:
+                    notes.append(f"{name}: {state.outage.problem}")
                 elif state.has_work and silent > self.stalled_after_s:
                     notes.append(f"{name}: has work and made no progress for {silent:.0f} s")
                 elif name in self.children and silent > self.stalled_after_s:

@@ -18,6 +18,7 @@ from typing import Any
 
 from tunerd import logs
 from tunerd.errors import StoreUnavailableError
+from tunerd.outage import Outage
 from tunerd.service.idle import IdlePause
 from tunerd.settings import Settings, restore_settings
 from tunerd.stages.build_info import whole_code
@@ -97,7 +98,7 @@ def _run(
     lightgbm()  # what it lacks is the machine's trouble, and no study's
     pipe = PipeListener()
     tune: TuneStage | None = None
-    pause, said_at, trouble = IdlePause(), time.monotonic(), ""
+    pause, said_at, outage = IdlePause(), time.monotonic(), Outage()
     while not stop.is_set():
         try:
             if tune is None:
@@ -107,15 +108,15 @@ def _run(
                 pipe.hear(TunerReady())
             worked = tune.step()
         except StoreUnavailableError as error:
-            if str(error) != trouble:
-                trouble = str(error)
-                log.warning("store unavailable, trying again", stage="tune", problem=trouble)
+            if outage.failed(str(error)):
+                log.warning("store unavailable, trying again", stage="tune", problem=outage.problem)
             pipe.hear(DependencyUnreachable(stage="tune", what="store", problem=str(error)))
             if tune is not None:
                 tune.forget()
             stop.wait(TROUBLE_S)
         else:
-            trouble = ""
+            if outage.succeeded(time.monotonic()):
+                log.info("store available again", stage="tune")
             if not worked and time.monotonic() - said_at > HEARTBEAT_S:
                 said_at = time.monotonic()
                 pipe.hear(StageProgressed(stage="tune", worked=False))

@@ -135,6 +135,10 @@ class IngestStage:
         """Records on the topic that are not ingested yet, as far as the stream knows."""
         return None if self._source is None else self._source.lag()
 
+    def remarks(self) -> list[str]:
+        """What somebody must see of the topic although it is read, in sentences."""
+        return [] if self._source is None else self._source.remarks()
+
     def close(self) -> None:
         """Leave the group, so that others take over at once."""
         if self._source is not None:

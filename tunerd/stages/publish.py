@@ -40,6 +40,9 @@ ASK_EVERY_S = 1.0
 MOST_FENCED, FENCED_S = 3, 60.0
 """So often in so many seconds the role is taken back where the lease is still this instance's: one
 that lost the lease may have been late in taking the role. A stranger of this name would go on."""
+GIVE_WAY_S, BACK_S = 10.0, 5.0
+"""After so long without getting through, the lease is left to instances that may, and asked for
+again so much later: the broker may refuse only this one (its clock, its rights, its network)."""
 HOLD_EVERY_S = 10.0
 """How often one with nothing to send looks whether another has taken its role."""
 
@@ -97,6 +100,8 @@ class PublishStage:
     """Whether the lease is new, so that the role has to be taken from the former holder."""
     _fenced_at: list[float] = field(default_factory=list)
     """When the role was lost while the lease was not, lately."""
+    _failing_since: float | None = None
+    """When it first did not get through, since it last did."""
     _sink: StreamSink | None = None
     _there: _AlreadySent | None = None
     """None once the messages that may be there already are dealt with."""
@@ -134,7 +139,12 @@ class PublishStage:
         if not self._leads():
             return False
         try:
-            return self._publish()
+            worked = self._publish()
+            self._failing_since = None
+            return worked
+        except StreamUnavailableError:
+            self._give_way()
+            raise
         except FencedOutError:
             self._drop()
             if self.owner is None:
@@ -176,6 +186,20 @@ class PublishStage:
             self._drop()
             return False
         return True
+
+    def _give_way(self) -> None:
+        """After a failure: have another instance publish where this has gone on for a while."""
+        if self.owner is None or self._epoch is None:
+            return
+        now = self.clock()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since < GIVE_WAY_S:
+            return
+        self.store.release_lease(PUBLISH_LEASE, self.owner, self._epoch)
+        self._epoch, self._failing_since = None, None
+        self._leased_at = now + BACK_S - ASK_EVERY_S
+        self._drop()
 
     def _drop(self) -> None:
         """Forget everything about the topics; another one may send now."""

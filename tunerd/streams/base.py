@@ -208,6 +208,11 @@ class StreamSource(Protocol):
         """Return how many records this source has still to read; None while it cannot know."""
         ...
 
+    def remarks(self) -> list[str]:
+        """Return what somebody must see although it reads, in sentences: what it has lost since it
+        was made, and what it cannot read on. From any thread."""
+        ...
+
     def close(self) -> None:
         """Leave the group. Never raises, takes at most about a second."""
         ...

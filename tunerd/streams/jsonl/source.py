@@ -115,6 +115,9 @@ class JsonlSource:
             return None
         return lag
 
+    def remarks(self) -> list[str]:
+        return []
+
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()

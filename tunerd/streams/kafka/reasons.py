@@ -44,6 +44,10 @@ CAUSES = (
         "its certificate is not from an authority that this client believes (ssl_cafile)",
     ),
     (r"WRONG_VERSION_NUMBER|UNEXPECTED_EOF|\[SSL", "it does not speak TLS there as expected"),
+    (
+        r"InvalidTimestamp|Timestamp \d+ of message .* is out of range",
+        "it refuses this machine's time: its clock or the broker's is wrong",
+    ),
     (r"Invalid frame length", "it speaks TLS there: is the security_protocol right?"),
 )
 """What the client logs, and what it means. The first that is found counts. None of it passes by
@@ -51,8 +55,9 @@ itself."""
 ABSENT = (
     (r"ECONNREFUSED", "connection refused"),
     (r"DNS Resolution", "its name cannot be resolved"),
+    (r"paused: .*throttle", "it throttles this client, whose quota is used up"),
 )
-"""The same, of a broker that is not there, and may come back."""
+"""The same, of what passes: a broker that is not there, or makes clients wait."""
 TOO_LATE = re.compile("(?i)timed? ?out")
 HUNG_UP = re.compile("socket disconnected")
 """What is often all that the client sees of a refused login, and of a broker that ends."""

@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 
 CLOSE_MS = 1000
 LAG_EVERY_S = 1.0
+BUSY = 10
+"""So many times longer a partition may stand still while others are read: they take turns. And so
+much rarer it is seen who else is in the group while nothing changes."""
 UNSETTLED_POLL_S = 0.05
 """How long one wait is while partitions are still coming."""
 
@@ -72,6 +75,8 @@ class KafkaSource:
         self._fenced_as = ""
         """What the group called this reader when somebody had taken its name, until it is known
         who; empty otherwise."""
+        self._deleted = 0
+        """Records that were deleted before they were read."""
         self._forget()
 
     def _forget(self) -> None:
@@ -84,8 +89,15 @@ class KafkaSource:
         self._anew: set[TopicPartition] = set()  # of a topic that is another than it was
         self._lag: int | None = None
         self._topic_id: object = None
-        # When there was last a broker with the topic; a record or nothing left to read; a lag.
-        self._well_at = self._moved_at = self._lag_at = self._clock()
+        # At the last look at what stands still: where each partition ended, and those that a
+        # transaction without an end kept from being read on.
+        self._ends: dict[TopicPartition, int] = {}
+        self._held_up: dict[TopicPartition, int] = {}
+        self._open: list[TopicPartition] = []  # those that it still does
+        self._regrouped = False  # whether partitions came or went since that look
+        self._strangers = ""  # who reads some of them for somebody else
+        # When there was last a broker with the topic; a look; the same at the group; a lag.
+        self._well_at = self._looked_at = self._asked_at = self._lag_at = self._clock()
 
     # -- what callers use -------------------------------------------------------------------
 
@@ -127,6 +139,17 @@ class KafkaSource:
     def lag(self) -> int | None:
         return self._lag
 
+    def remarks(self) -> list[str]:
+        remarks = [self._waits_for_transaction(place) for place in list(self._open)]
+        if self._strangers:
+            remarks.append(self._strangers)
+        if self._deleted:
+            remarks.append(
+                f"topic {self._topic}: up to {self._deleted} records were deleted before they were "
+                "read, since the start; the log says which"
+            )
+        return remarks
+
     def close(self) -> None:
         joined = self._consumer is not None
         self._drop()
@@ -148,8 +171,6 @@ class KafkaSource:
             self._hear()
             self._notice_new_topic()
             records = self._believed(batches)
-            if records:
-                self._moved_at = self._clock()
             self._look_after(consumer, idle=not batches)
             if records or self._clock() >= deadline or self._consumer is None:
                 return records
@@ -199,15 +220,9 @@ class KafkaSource:
         """
         if not self._fenced_as:
             return
-        admin, _ = connect(self._options, KafkaAdminClient)
-        try:
-            with translated(self._options):
-                members = admin.describe_groups([self._group])[self._group]["members"]
-        finally:
-            admin.close()
         holders = {
             member["member_id"]
-            for member in members
+            for member in self._members()
             if member["group_instance_id"] == self._options.instance
         }
         own, self._fenced_as = self._fenced_as, ""
@@ -217,6 +232,48 @@ class KafkaSource:
                 f"another instance reads {self._topic} as {self._options.instance} on Kafka at "
                 f"{','.join(self._options.bootstrap_servers)}; nothing more is read"
             )
+
+    def _members(self) -> list[dict[str, Any]]:
+        """All readers of the group. Raises StreamUnavailableError."""
+        admin, _ = connect(self._options, KafkaAdminClient)
+        try:
+            with translated(self._options):
+                members: list[dict[str, Any]] = admin.describe_groups([self._group])[self._group][
+                    "members"
+                ]
+                return members
+        finally:
+            admin.close()
+
+    def _look_for_strangers(self) -> None:
+        """See whether readers of another installation are in the group: what they read never gets
+        into this one's store."""
+        self._regrouped, before, self._strangers = False, self._strangers, ""
+        self._asked_at = self._clock()
+        missing = set(self._client.cluster.partitions_for_topic(self._topic) or ()) - {
+            place.partition for place in self._placed
+        }
+        if not missing or self._options.instance is None:
+            return
+        installation = self._options.instance.rpartition("-")[0] + "-"
+        try:
+            members = self._members()
+        except StreamUnavailableError:
+            self._regrouped = True  # asked again
+            return
+        strangers = {
+            f"{member['group_instance_id'] or member['client_id']} at {member['client_host']}"
+            for member in members
+            if not (member["group_instance_id"] or "").startswith(installation)
+        }
+        if strangers:
+            self._strangers = (
+                f"group {self._group}: {', '.join(sorted(strangers))} is in it too, and is not of "
+                f"this installation; the records of {self._topic} that it reads are not read here. "
+                "Give each its own `name` or `stream.kafka.group`"
+            )
+            if self._strangers != before:
+                log.error("%s", self._strangers)
 
     def _leave(self, instance: str) -> None:
         """Give the partitions to others at once: closing does not, for a reader with a name."""
@@ -233,19 +290,20 @@ class KafkaSource:
         """Notice a broker that is gone, a topic that is gone or another, a reader that is stuck."""
         now = self._clock()
         self._read_now = frozenset(self._placed)
-        if not idle:
+        if not idle or (self._answers() and self._has_topic()):
             self._well_at = now
-        elif not (self._answers() and self._has_topic()):
+            if self._looks_stuck(consumer, idle):
+                log.warning(
+                    "reading %s stood still with records to read: starting anew", self._topic
+                )
+                self._drop()
+                return
+        else:
             away = now - self._well_at
             if away > max(self._options.stuck_after_s, self._options.session_timeout_s):
                 raise StreamUnavailableError(self._problem())
             if away > self._options.connect_timeout_s:
                 raise _AwayError(self._problem())
-        else:
-            self._well_at = now
-            if self._placed and now - self._moved_at > self._options.stuck_after_s:
-                self._notice_stuck(consumer)
-                return
         if idle or self._lag is None or now - self._lag_at >= LAG_EVERY_S:
             self._lag_at = now
             self._lag = self._measured_lag(consumer)
@@ -274,15 +332,41 @@ class KafkaSource:
                 self._anew = self._placed | self._unplaced
                 self._unplace(self._placed)
 
-    def _notice_stuck(self, consumer: KafkaConsumer) -> None:
-        """Make the consumer anew if there is something to read and it reads nothing."""
-        self._moved_at = self._clock()
+    def _looks_stuck(self, consumer: KafkaConsumer, idle: bool) -> bool:
+        """Whether a partition has not read what it had at the last look, which was a while ago.
+
+        What lies behind a transaction without an end is nobody's fault here, and is told.
+        """
+        patience_s = self._options.stuck_after_s * (1 if idle else BUSY)
+        if not self._placed or self._clock() - self._looked_at < patience_s:
+            return False
+        self._looked_at = self._clock()
+        if self._regrouped or self._clock() - self._asked_at > BUSY * self._options.stuck_after_s:
+            self._look_for_strangers()
+        places = list(self._placed)
         with translated(self._options):
-            ends = consumer.end_offsets(list(self._placed), timeout_ms=CLOSE_MS)
-            behind = {p: end - (self._at(consumer, p) or 0) for p, end in ends.items()}
-        if any(missing > 0 for missing in behind.values()):
-            log.warning("reading %s stood still with records to read: starting anew", self._topic)
-            self._drop()
+            ends = consumer.end_offsets(places, timeout_ms=CLOSE_MS)
+            at = {place: self._at(consumer, place) or 0 for place in places}
+            held_up = {
+                place: end
+                for place, end in ends.items()
+                if at[place] == end < (consumer.highwater(place) or 0)
+            }
+        still = [place for place, end in held_up.items() if self._held_up.get(place) == end]
+        for place in set(still) - set(self._open):
+            log.warning("%s", self._waits_for_transaction(place))
+        self._open, self._held_up = still, held_up
+        before, self._ends = self._ends, ends
+        return any(at[place] < before.get(place, 0) for place in places)
+
+    def _waits_for_transaction(self, place: TopicPartition) -> str:
+        where = ",".join(self._options.bootstrap_servers)
+        return (
+            f"topic {place.topic} partition {place.partition}: nothing is read behind a "
+            "transaction that its sender neither commits nor aborts; `kafka-transactions.sh "
+            f"--bootstrap-server {where} describe-producers --topic {place.topic} "
+            f"--partition {place.partition}` names it"
+        )
 
     def _measured_lag(self, consumer: KafkaConsumer) -> int | None:
         if self._unplaced or not self._placed:
@@ -312,6 +396,8 @@ class KafkaSource:
                 assigned, places = self._changes.queue.get_nowait()
                 self._placed -= places
                 self._unplaced -= places
+                self._ends.clear()
+                self._regrouped = True
                 for place in places:
                     self._unchecked.pop(place, None)
                 if assigned:
@@ -320,6 +406,7 @@ class KafkaSource:
     def _unplace(self, places: set[TopicPartition]) -> None:
         assert self._consumer is not None
         moved = frozenset(places)
+        self._ends.clear()
         with suppress(KafkaError, KeyError):  # lost meanwhile
             self._consumer.pause(*moved)
         self._placed -= moved
@@ -363,7 +450,7 @@ class KafkaSource:
             log.warning("topic %s partition %d was made anew", place.topic, place.partition)
             return first
         if position.offset < first:
-            _tell_deleted(
+            self._tell_deleted(
                 place, first - position.offset, "is its retention shorter than this reader was away"
             )
         if position.offset <= first or not position.fingerprint:
@@ -401,7 +488,7 @@ class KafkaSource:
         with suppress(KafkaError):  # what was read is read, and matters more
             first = self._consumer.beginning_offsets([place], timeout_ms=CLOSE_MS)[place]
             if first > wanted:
-                _tell_deleted(
+                self._tell_deleted(
                     place, min(first, offset) - wanted, "is its retention shorter than the lag"
                 )
 
@@ -412,12 +499,12 @@ class KafkaSource:
         with suppress(KafkaError, ValueError):  # lost meanwhile
             self._consumer.seek_to_beginning(place)
 
-
-def _tell_deleted(place: TopicPartition, count: int, why: str) -> None:
-    log.warning(
-        "topic %s partition %d: up to %d records were deleted before they were read; %s?",
-        place.topic,
-        place.partition,
-        count,
-        why,
-    )
+    def _tell_deleted(self, place: TopicPartition, count: int, why: str) -> None:
+        self._deleted += count
+        log.warning(
+            "topic %s partition %d: up to %d records were deleted before they were read; %s?",
+            place.topic,
+            place.partition,
+            count,
+            why,
+        )

@@ -22,6 +22,7 @@ class KafkaTable:
         self._consumer: KafkaConsumer | None = None
         self._identity: object = None
         self._last: dict[bytes, LastValue] = {}
+        self._partition: dict[bytes, int] = {}
         self.changed: set[bytes] | None = None
 
     def refresh(self) -> dict[bytes, LastValue]:
@@ -57,6 +58,7 @@ class KafkaTable:
         identity = (self._client.cluster.topic_id(self._topic), starts)
         if identity != self._identity:
             self._last.clear()
+            self._partition.clear()
             anew = True
             consumer.assign(places)
             for place, start in starts.items():
@@ -72,18 +74,23 @@ class KafkaTable:
                 raise StreamUnavailableError(f"Kafka at {where} does not answer")
             for records in batches.values():
                 for record in records:
-                    self._keep(record.key, record.value, record.timestamp)
+                    self._keep(record.key, record.value, record.timestamp, record.partition)
         if anew:
             self.changed = None
 
-    def _keep(self, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
+    def _keep(
+        self, key: bytes | None, value: bytes | None, timestamp_ms: int, partition: int
+    ) -> None:
         """One key may be in two partitions: others hash keys in other ways, and a topic that gets
-        more partitions moves them. The later one is what readers are left with."""
+        more partitions moves them. The later one is what readers are left with. Within a partition
+        that is the last one, whatever the clocks of those who wrote it."""
         if key is None:
             return
         if self.changed is not None:
             self.changed.add(key)
         before = self._last.get(key)
-        if before is None or timestamp_ms >= before.timestamp_ms:
+        here = self._partition.get(key) == partition
+        if before is None or here or timestamp_ms >= before.timestamp_ms:
+            self._partition[key] = partition
             digest = None if value is None else digest_of(value)
             self._last[key] = LastValue(timestamp_ms, digest)
