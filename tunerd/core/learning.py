@@ -45,7 +45,6 @@ from tunerd.core.observation import (
     started,
 )
 from tunerd.core.outliers import (
-    SLIP_RUNS,
     HeldScore,
     OutlierFilter,
     QuarantineReason,
@@ -303,7 +302,7 @@ class StudyLearner:
         places = _places([job.observation for job in jobs])
         score, ran, weight = rows.score.copy(), rows.ran.copy(), rows.ran_weight.copy()
         margin = rows.margin.copy()
-        latest: dict[tuple[str, str], list[float]] = {}
+        latest: dict[tuple[str, str], list[tuple[float, int]]] = {}
         for i, (job, key) in enumerate(zip(jobs, rows.context_key, strict=True)):
             if isinstance(job.observation, CorrectedObservation):
                 # What it takes the place of may have gone into quarantine since its row was made.
@@ -317,7 +316,11 @@ class StudyLearner:
         return replace(rows, score=score, ran=ran, ran_weight=weight, margin=margin)
 
     def _screened(
-        self, job: NamedJob, key: str, score: float, latest: dict[tuple[str, str], list[float]]
+        self,
+        job: NamedJob,
+        key: str,
+        score: float,
+        latest: dict[tuple[str, str], list[tuple[float, int]]],
     ) -> list[int]:
         """Sequences, among the jobs that are learned now, that go into quarantine with this one.
         ``latest`` has the scores of these jobs by context and configuration."""
@@ -348,13 +351,13 @@ class StudyLearner:
             self.quarantine.confirmed += screening.confirmed
             held = screening.held
             if observation.sequence not in [verdict.report.sequence for verdict in held]:
-                own.append(score)
+                own.append((score, observation.sequence))
         return self._quarantine(key, held)
 
-    def _latest(self, key: str, config_id: str) -> list[float]:
-        """Latest scores of a configuration in a context."""
+    def _latest(self, key: str, config_id: str) -> list[tuple[float, int]]:
+        """Latest scores of a configuration in a context, and their sequences."""
         trial = self.contexts[key].evidence.trials.get(config_id)
-        return [run[0] for run in trial.latest[-SLIP_RUNS:]] if trial else []
+        return [(run[0], run[2]) for run in trial.latest] if trial else []
 
     def _quarantine(self, key: str, held: Sequence[HeldScore]) -> list[int]:
         """Put jobs into quarantine; returns the sequences of those that are learned now."""

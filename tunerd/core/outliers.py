@@ -1,13 +1,17 @@
 """Which jobs report what no other job comes near: a slip of units, a counter that went wrong.
 
-Such a value waits: its job counts for nothing until another job comes near it. A change that is
-real brings that job soon; a slip does not. A user does not confirm himself, unless he runs most of
-the context's jobs. What waits is compared in its context, or, where that has hardly a job, with all
-jobs of the study. State is bounded; a job costs constant time.
+Such a value waits: its job counts for nothing until other jobs come near it, in a way that slips do
+not. A change replaces the old level, and a fast configuration is always fast; slips lie scattered
+among ordinary jobs, whoever sends them. So jobs are believed that came one after another, or that
+are all that their configuration reported lately, where that is no accident by the number of those
+that wait. A user does not confirm himself, unless he runs most of the context's jobs. What waits is
+compared in its context, or, where that has hardly a job, with all jobs of the study. State is
+bounded; a job costs constant time.
 """
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -18,7 +22,6 @@ from tunerd.core.study.parts import PlausibilityOptions
 
 __all__ = [
     "FAR",
-    "SLIP_RUNS",
     "HeldScore",
     "OutlierFilter",
     "QuarantineReason",
@@ -53,10 +56,24 @@ FEW_ANYWHERE = 20
 """… and in the whole study, for contexts with fewer."""
 OTHERS = 2
 """Jobs of other configurations that repeat a value: one more slip is more likely than a change."""
-WAITING = 8
-"""Values of a context that wait for a repeat, the latest ones."""
+WAITING = 16
+"""Values of a context that wait for a repeat, the latest ones …"""
+SETTLED = 4
+"""… and of those that were believed after all."""
+WINDOW = 64
+"""Latest ordinary jobs among which those that wait are counted …"""
+UNSLIPPED = 20
+"""… and so many more: slips are taken for rare until they show."""
+UNSLIPPED_RUNS = 5
+"""The same among the runs of a configuration that is known."""
+ACCIDENT = 0.03
+"""Probability that slips lie by accident as a change does, below which the change is believed.
+Divided by the square of how many others wait or waited: so the probabilities of all looks add up to
+less than twice this, however long slips go on."""
 SLIP_RUNS = 3
-"""Latest runs of a configuration, close together, beside which a slip of units shows."""
+"""Latest runs of a configuration, close together, beside which a slip of units shows …"""
+FAR_SLIP_RUNS = 2
+"""… and so many beside which one by more than :data:`FAR` does."""
 SLIP_SPREAD = math.log(1.5)
 """Logarithm of the factor within which these lie."""
 SLIP_NEAR = math.log(1.15)
@@ -108,6 +125,18 @@ class ReportedScore(NamedTuple):
     user: str | None = None
     settled: bool = False
     """Whether it was believed after all, or because it came near another."""
+    away: float | None = None
+    """Logarithm of the factor by which it lies above what its configuration gave; None where that
+    is not known."""
+    ordinary: int = 0
+    """Jobs of its context before it that did not wait …"""
+    loyal: int = 0
+    """… of them, those that gave what their configuration gave before."""
+
+    def against(self, inside: bool) -> int:
+        """Jobs before it that speak against a change. ``inside`` the range of its context a new
+        configuration may be fast or slow, and says nothing."""
+        return self.loyal if inside else self.ordinary
 
 
 class HeldScore(NamedTuple):
@@ -137,10 +166,14 @@ class _ScoreRange(SavedState, array_like=True):
     high: float = 0.0
     reported: int = 0
     """Jobs, those that wait among them."""
+    ordinary: int = 0
+    """Jobs that did not wait …"""
+    loyal: int = 0
+    """… of them, those that gave what their configuration gave before."""
     users: dict[str, int] = field(default_factory=dict)
     """User → jobs that he reported, :data:`MOST_USERS` at most."""
     waiting: list[ReportedScore] = field(default_factory=list)
-    """What was held back, :data:`WAITING` at most."""
+    """What was held back: :data:`SETTLED` that were believed after all, then :data:`WAITING`."""
     early: list[ReportedScore] = field(default_factory=list)
     """The first jobs, until there are more than :data:`EARLY`."""
 
@@ -161,7 +194,18 @@ class _ScoreRange(SavedState, array_like=True):
         self.early = [*self.early, job] if self.jobs <= EARLY else []
 
     def wait(self, jobs: Iterable[ReportedScore]) -> None:
-        self.waiting = [*self.waiting, *jobs][-WAITING:]
+        settled = [report for report in self.waiting if report.settled][-SETTLED:]
+        waits = [report for report in self.waiting if not report.settled]
+        self.waiting = settled + [*waits, *jobs][-WAITING:]
+
+    def recent(self, job: ReportedScore, inside: bool) -> tuple[list[ReportedScore], int]:
+        """What waits among the latest jobs before this one, and how many speak against a change.
+        ``inside`` is as for :meth:`ReportedScore.against`."""
+        waits = [w for w in self.waiting if not w.settled]
+        first = max(job.against(inside) - WINDOW, 0)
+        if len(waits) == WAITING:
+            first = max(first, waits[0].against(inside))
+        return [w for w in waits if w.against(inside) >= first], job.against(inside) - first
 
     def beyond(self, score: float) -> float:
         """How far a score lies outside; 0 inside."""
@@ -181,23 +225,27 @@ class OutlierFilter(SavedState):
         self,
         key: str,
         job: ReportedScore,
-        usual: Sequence[float] = (),
+        usual: Sequence[tuple[float, int]] = (),
         options: PlausibilityOptions = _DEFAULTS,
         *,
         bad: bool = False,
     ) -> Screening:
-        """Take in one job of a context; ``usual`` are the latest scores of its configuration,
-        ``bad`` says whether an operator called it so."""
+        """Take in one job of a context; ``usual`` are the latest scores of its configuration, each
+        with its sequence, ``bad`` says whether an operator called it so."""
         here = self._here(key)
         here.count(job.user)
+        away = _away(job.score, usual, log=self.log)
+        job = job._replace(away=away, ordinary=here.ordinary, loyal=here.loyal)
         if bad:
             return Screening([HeldScore(job, "bad", "an operator called it bad")])
         held = self._suspicion(here, job, usual, options)
         if held is None:
+            here.ordinary += 1
+            here.loyal += away is not None and abs(away) <= NEAR
             here.add(job)
             self.everywhere.add(job)
             return Screening(self._alone(here) if FEW < here.jobs <= EARLY else [])
-        near = self._repeated(here, job)
+        near = self._repeated(here, job, usual)
         if not near:
             here.wait([job])
             return Screening([held])
@@ -206,7 +254,8 @@ class OutlierFilter(SavedState):
 
     def accept(self, key: str, job: ReportedScore, settled: Sequence[int]) -> None:
         """Believe a job, and those with these sequences that waited, or that were not even held
-        where history is learned anew: what comes near them is believed at once from now on."""
+        where history is learned anew: what comes near them is believed at once from now on, where
+        its configuration was not as usual since."""
         here = self._here(key)
         for reports in (here.waiting, here.early):
             for place, report in enumerate(reports):
@@ -235,7 +284,7 @@ class OutlierFilter(SavedState):
         self,
         here: _ScoreRange,
         job: ReportedScore,
-        usual: Sequence[float],
+        usual: Sequence[tuple[float, int]],
         options: PlausibilityOptions,
     ) -> HeldScore | None:
         """Why a job has to wait; None where nothing is strange about it."""
@@ -257,29 +306,35 @@ class OutlierFilter(SavedState):
         return None
 
     def _alone(self, here: _ScoreRange) -> list[HeldScore]:
-        """The one of the first jobs that no other comes near, or those that share a mark; they are
-        taken back, but for those that are believed for good."""
-        for extreme in (min(here.early), max(here.early)):
-            if extreme.settled:
-                continue
-            mark = is_mark(abs(extreme.value))
-            alone = [
-                report
-                for report in here.early
-                if report is extreme
-                or (mark and report.value == extreme.value and not report.settled)
-            ]
-            rest = _ScoreRange()
-            for other in here.early:
-                if other not in alone:
-                    rest.add(other)
-            if rest.jobs >= LEAST and self._is_far(rest, extreme.score):
-                here.jobs, here.low, here.high = rest.jobs, rest.low, rest.high
-                here.early = rest.early
-                here.wait(alone)
-                text = "no other of the first jobs of its context comes near"
-                return [HeldScore(report, "far", text) for report in alone]
+        """Those of the first jobs that lie far from most, and among them; they are taken back, but
+        for those that are believed for good."""
+        ascending = sorted(here.early)
+        for count in range((len(ascending) - 1) // 2, 0, -1):
+            for few in (ascending[:count], ascending[-count:]):
+                most = [report for report in here.early if report not in few]
+                rest = _ScoreRange()
+                for report in most:
+                    rest.add(report)
+                far = all(self._is_far(rest, report.score) for report in few)
+                if rest.jobs >= LEAST and far and self._are_slips(few, most):
+                    here.jobs, here.low, here.high = rest.jobs, rest.low, rest.high
+                    here.early = rest.early
+                    here.wait(few)
+                    text = "no other of the first jobs of its context comes near"
+                    return [HeldScore(report, "far", text) for report in few]
         return []
+
+    def _are_slips(self, few: Sequence[ReportedScore], most: Sequence[ReportedScore]) -> bool:
+        """Whether the few of a context's first jobs that lie together, far from most, look like
+        slips: neither a change nor configurations that differ so much."""
+        if any(report.settled for report in few):
+            return False
+        if len(few) == 1 or all(_is_same_mark(few[0], report) for report in few):
+            return True
+        names, others = {report.config_id for report in few}, {report.config_id for report in most}
+        repeated = len(names) < len(few) and not names & others
+        changed = min(report.ordinary for report in few) > max(report.ordinary for report in most)
+        return not (repeated or changed) and self._is_near(few[0], few[-1])
 
     def _is_far(self, others: _ScoreRange, score: float) -> bool:
         reach = WIDE * (others.high - others.low)
@@ -287,42 +342,93 @@ class OutlierFilter(SavedState):
             return others.beyond(score) > max(FAR, reach)
         return others.beyond(score) > FAR_LINEAR * max(abs(others.low), abs(others.high), reach)
 
-    def _repeated(self, here: _ScoreRange, job: ReportedScore) -> list[ReportedScore]:
-        """What waited and is believed now that this job came near: that takes one job of the same
-        configuration, or :data:`OTHERS` of any, of another user. The very same round number again
-        is a mark: it says nothing of how fast a job was, however many have it."""
-        near = []
-        for other in here.waiting:
-            size = max(abs(job.score), abs(other.score))
-            reach = NEAR if self.log else size * (1.0 - math.exp(-NEAR))
-            same = job.value == other.value and is_mark(abs(job.value))
-            if abs(job.score - other.score) <= reach and not same:
-                near.append(other)
+    def _repeated(
+        self, here: _ScoreRange, job: ReportedScore, usual: Sequence[tuple[float, int]]
+    ) -> list[ReportedScore]:
+        """What waited and is believed now that this job came near it. It takes another user's job
+        of the same configuration, or :data:`OTHERS` of any, and more where many wait: without an
+        ordinary job of the context in between, or of the configuration."""
+        latest = usual[-1][1] if usual else -1
+        inside = here.jobs >= FEW and not self._is_far(here, job.score)
+        near = [other for other in here.waiting if self._is_near(job, other)]
+        own = [w for w in near if w.config_id == job.config_id and w.sequence > latest]
+        run = [w for w in near if w.against(inside) == job.against(inside)]
+        if any(w.settled and w.sequence > latest for w in near):
+            return [w for w in near if w.settled or w in own or w in run]
+        own, run = ([w for w in some if not w.settled] for some in (own, run))
         mostly_his = 2 * here.users.get(job.user or "", 0) > here.reported
-        heard = [
-            other
-            for other in near
-            if mostly_his or other.user != job.user or other.user is None or other.settled
-        ]
-        enough = len(heard) >= OTHERS or any(
-            other.settled or other.config_id == job.config_id for other in heard
-        )
-        return near if enough else []
+        heard = [w for w in near if mostly_his or w.user != job.user or w.user is None]
+        waits, ordinary = here.recent(job, inside)
+        before = here.reported - here.jobs
+        own_heard = [w for w in own if w in heard]
+        if any(w in run for w in own_heard) or sum(w in heard for w in run) >= OTHERS:
+            accident = _accident(len(run), len(waits) + 1, ordinary + UNSLIPPED)
+            if accident < _allowed(before - len(run)):
+                return run
+        # Configurations that never were ordinary and agree with themselves do not look like slips.
+        strangers = Counter(w.config_id for w in waits if w.away is None)
+        del strangers[job.config_id]
+        agree = sum(count for count in strangers.values() if count > 1)
+        accident = _accident(len(own), len(waits) + 1 - agree, ordinary + UNSLIPPED)
+        if usual:
+            mine = 1 + sum(w.config_id == job.config_id for w in waits)
+            within = _accident(len(own), mine, len(usual) + UNSLIPPED_RUNS)
+            accident = max(accident, within)
+        return own if own_heard and accident < _allowed(before - agree - len(own)) else []
+
+    def _is_near(self, job: ReportedScore, other: ReportedScore) -> bool:
+        """Whether a job repeats another: its value, or how far it lies away from what its
+        configuration gave. The very same round number again is a mark: it says nothing of how fast
+        a job was, however many have it."""
+        if _is_same_mark(job, other):
+            return False
+        size = max(abs(job.score), abs(other.score))
+        reach = NEAR if self.log else size * (1.0 - math.exp(-NEAR))
+        if abs(job.score - other.score) <= reach:
+            return True
+        if job.away is None or other.away is None:
+            return False
+        return abs(job.away - other.away) <= NEAR
 
 
-def _slip(score: float, usual: Sequence[float], *, log: bool) -> float | None:
+def _is_same_mark(job: ReportedScore, other: ReportedScore) -> bool:
+    return job.value == other.value and is_mark(abs(job.value))
+
+
+def _accident(count: int, slips: int, others: int) -> float:
+    """Probability that of slips that lie among others by accident, so many came just before the
+    latest one."""
+    return math.comb(slips - 1, count) / math.comb(slips - 1 + others, count)
+
+
+def _allowed(others: int) -> float:
+    """Largest probability of an accident where so many other jobs wait or waited."""
+    return ACCIDENT / max(1, others) ** 2
+
+
+def _away(score: float, usual: Sequence[tuple[float, int]], *, log: bool) -> float | None:
+    """Logarithm of the factor by which a score lies above the middle one of its configuration's
+    latest; None where there is none, or their signs differ."""
+    latest = sorted(value for value, _ in usual[-SLIP_RUNS:])
+    if not latest:
+        return None
+    middle = latest[len(latest) // 2]
+    if log:
+        return score - middle
+    ratio = score / middle if middle else 0.0
+    return math.log(ratio) if 0.0 < ratio < math.inf else None
+
+
+def _slip(score: float, usual: Sequence[tuple[float, int]], *, log: bool) -> float | None:
     """Logarithm of the factor by which a score lies away from the usual ones, where these are close
     together and it is one between units; None elsewhere."""
-    latest = list(usual)[-SLIP_RUNS:]
-    if not log:
-        latest = [value / score if score else 0.0 for value in latest]
-        if min(latest, default=0.0) <= 0.0:
-            return None
-        latest, score = [math.log(value) for value in latest], 0.0
-    if len(latest) < SLIP_RUNS or max(latest) - min(latest) > SLIP_SPREAD:
+    aways = [_away(score, [run], log=log) for run in usual[-SLIP_RUNS:]]
+    latest = sorted(away for away in aways if away is not None)
+    if not latest or latest[-1] - latest[0] > SLIP_SPREAD:
         return None
-    away = abs(score - sorted(latest)[len(latest) // 2])
-    return away if any(abs(away - slip) <= SLIP_NEAR for slip in SLIPS) else None
+    away = abs(latest[len(latest) // 2])
+    known = len(latest) >= (SLIP_RUNS if away < FAR else FAR_SLIP_RUNS)
+    return away if known and any(abs(away - slip) <= SLIP_NEAR for slip in SLIPS) else None
 
 
 def _times(logarithm: float) -> str:

@@ -372,7 +372,7 @@ class LimitsTable(StudyFileTable):
 
 class PlausibilityTable(StudyFileTable):
     """What a job may report. One that reports something else goes into quarantine: it is kept, and
-    nothing is learned from it until a repeat or an operator releases it."""
+    nothing is learned from it until repeats or an operator release it."""
 
     bounds: dict[str, list[Number]] = Field(
         default_factory=dict,
@@ -385,7 +385,8 @@ class PlausibilityTable(StudyFileTable):
     unit_slips: bool = Field(
         default=True,
         description="Whether a value waits for a repeat that lies a power of ten, of 1,024 or of 60"
-        " away from what its configuration gave in three runs close together.",
+        " away from what its configuration gave in three runs close together; in two, where that is"
+        " more than 30 times.",
     )
     beyond_best: float = Field(
         default=1000.0,
