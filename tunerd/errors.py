@@ -102,6 +102,13 @@ class LostPartitionError(TunerdError):
     """
 
 
+class StoreBehindError(TunerdError):
+    """Raised when more was published than the store knows: it was restored, or lost transactions.
+
+    Readers would drop what it says as old. Say nothing more; ``tunerd recover`` takes it up.
+    """
+
+
 class FencedOutError(TunerdError):
     """Raised when a newer epoch holds the study, or another process has this one's role on the
     stream. Nothing was written; drop what was learned, and do not take the role back."""

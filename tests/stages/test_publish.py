@@ -9,10 +9,14 @@ import pytest
 from tests.contracts.store_data import STUDY, add_study, message, recommended
 from tests.stages.fakes import CrashError, FakeStream, Heard, ListSink, Time, away, crash_in
 from tunerd import telemetry
-from tunerd.errors import FencedOutError, StoreUnavailableError, StreamUnavailableError
+from tunerd.errors import (
+    FencedOutError,
+    StoreBehindError,
+    StoreUnavailableError,
+    StreamUnavailableError,
+)
 from tunerd.settings.model import PublishSettings, TopicSettings
-from tunerd.stages.publish import BACK_S, PublishStage
-from tunerd.stages.topic_check import CLOCKS
+from tunerd.stages.publish import BACK_S, CLOCKS, PublishStage
 from tunerd.store import OutboxMessage, RecommendationRow, Store
 
 
@@ -68,6 +72,27 @@ def test_only_the_newest_revision_of_a_key_goes_out(
     enqueue(store, time, recommended("a", 3, value=None))
     publish.step()
     assert sent(stream) == [(b"b", b"1"), (b"a", None)]
+
+
+def test_a_store_that_was_restored_under_it_has_nothing_older_sent(
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    enqueue(store, time, recommended("a", 5), recommended("b", 1))
+    assert publish.step()
+    enqueue(store, time, recommended("b", 2), recommended("a", 2))
+    for _ in range(2):
+        with pytest.raises(StoreBehindError, match=r"\(a: 5\).*tunerd recover"):
+            publish.step()
+    assert sent(stream) == [(b"a", b"5"), (b"b", b"1")]
+
+
+def test_a_key_that_was_freed_may_begin_anew(
+    publish: PublishStage, stream: FakeStream, store: Store, time: Time
+) -> None:
+    for one in (recommended("a", 5), replace(recommended("a", 6), value=None), recommended("a", 1)):
+        enqueue(store, time, one)
+        assert publish.step()
+    assert sent(stream) == [(b"a", b"5"), (b"a", None), (b"a", b"1")]
 
 
 def test_a_batch_is_no_larger_than_asked(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.events.test_recommendation import KEY, example
 from tests.stages.fakes import Time
+from tests.stages.test_publish import keep
 from tunerd.events import to_bytes
 from tunerd.stages.topic_check import newer_than, published, take_up, why_behind
 from tunerd.store import Store
@@ -48,6 +49,17 @@ def test_a_store_that_knows_less_is_told_until_it_has_taken_up_the_rest(
     assert row is not None
     assert json.loads(row.value)["revision"] == row.revision == 7
     assert row.renew_at == example().issued_at + timedelta(days=1)
+
+
+def test_what_a_restored_store_has_said_since_hides_nothing(
+    store: Store, stream: Stream, time: Time
+) -> None:
+    publish_study(store, "publish")
+    later = example().issued_at + timedelta(days=30)
+    keep(store, time, f"{example().study}|gpu=new", 1, study=example().study, issued_at=later)
+    problem = why_behind(store, stream, TOPIC)
+    assert problem is not None
+    assert f"({KEY}: 7)" in problem
 
 
 def test_who_only_observes_may_do_so_beside_others(store: Store, stream: Stream) -> None:

@@ -4,9 +4,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+import pytest
+
 from tests.contracts.store_data import STUDY, add_study
 from tests.stages.fakes import Time
 from tests.stages.test_publish import keep
+from tunerd.errors import StoreBehindError
 from tunerd.stages.upkeep import TopicRepair
 from tunerd.store import Store
 from tunerd.streams.base import LastValue
@@ -41,10 +44,11 @@ class Topic:
         pass
 
 
-def made(store: Store, time: Time) -> tuple[TopicRepair, Topic]:
+def made(store: Store, time: Time, behind: str | None = None) -> tuple[TopicRepair, Topic]:
+    """``behind`` is why the store must not go on."""
     add_study(store)
     topic = Topic()
-    return TopicRepair(store, topic, "recommendations", time.now), topic
+    return TopicRepair(store, topic, "recommendations", time.now, lambda: behind), topic
 
 
 def name(key: str) -> str:
@@ -95,6 +99,19 @@ def test_who_is_never_heard_is_not_repeated_without_end(store: Store, time: Time
     assert upkeep.step() == 0
     time.pass_(minutes=11)
     assert upkeep.step() == 1
+
+
+def test_a_store_that_was_restored_does_not_say_what_is_old(store: Store, time: Time) -> None:
+    upkeep, topic = made(store, time, "it holds later revisions")
+    hold(store, time, "lost", 1)
+    topic.put(b"lost", None)
+    assert upkeep.step() == 1  # nothing stands there
+    waiting(store)
+    topic.put(b"lost", b"a later one")
+    for _ in range(2):
+        with pytest.raises(StoreBehindError, match="later revisions"):
+            upkeep.step()
+    assert waiting(store) == []
 
 
 def test_what_is_overwritten_once_more_is_said_once_more(store: Store, time: Time) -> None:

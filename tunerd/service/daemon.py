@@ -29,6 +29,7 @@ from tunerd.errors import (
     CannotStartError,
     FencedOutError,
     MisconfiguredError,
+    StoreBehindError,
     StoreUnavailableError,
     StreamUnavailableError,
     ValidationProblem,
@@ -470,12 +471,19 @@ class _Daemon:
             )
             self.replaced = True
             self.stop.set()
+        except StoreBehindError as error:
+            self._end_behind(error)
         except Exception:
             self.log.exception("stage crashed", stage=stage.name)
             self.crashed = True
             self.stop.set()
         finally:
             stage.close()
+
+    def _end_behind(self, error: StoreBehindError) -> None:
+        self.log.error("the store lost what it knew", problem=str(error))
+        self.crashed = True
+        self.stop.set()
 
     def _supervise(self, store: Store, tuner: TunerProcess | None) -> None:
         """The parent's own loop: the tuner process, reloads and the watchdog."""
@@ -569,6 +577,8 @@ class _Daemon:
             while not self.stop.is_set():
                 watch.step()
                 self.stop.wait(TOPICS_S)
+        except StoreBehindError as error:
+            self._end_behind(error)
         except Exception:
             self.log.exception("watching the topics crashed")
             self.crashed = True

@@ -19,16 +19,18 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from tunerd import telemetry
-from tunerd.errors import FencedOutError, StreamUnavailableError
+from tunerd.errors import FencedOutError, StoreBehindError, StreamUnavailableError
 from tunerd.settings.model import PublishSettings, TopicSettings
 from tunerd.stages.plans import send_plans_again
-from tunerd.stages.topic_check import CLOCKS
+from tunerd.stages.topic_check import behind
 from tunerd.stages.upkeep import message_of
 from tunerd.store import PUBLISH_LEASE, OutboxMessage, Store
 from tunerd.streams.base import EVER, Stream, StreamMessage, StreamRecord, StreamSink
 
 __all__ = ["PublishStage"]
 
+CLOCKS = timedelta(minutes=1)
+"""How far the clocks of those who write to the store and to the stream may be apart."""
 KEEP = timedelta(days=1)
 """How long sent messages stay in the outbox, for whoever asks what went out."""
 PRUNE_EVERY_S = 60.0
@@ -109,6 +111,8 @@ class PublishStage:
     """Whether the topics were looked at since the role was taken."""
     _acknowledged: list[int] = field(default_factory=list)
     """Sent, and not yet marked as sent."""
+    _said: dict[bytes, int] = field(default_factory=dict)
+    """Key → revision of what this one sent last. A hundred bytes for each context that lives."""
     _pruned_at: float = 0.0
     _held_at: float = 0.0
     """When it last looked whether the role is its own."""
@@ -134,8 +138,9 @@ class PublishStage:
 
     def step(self) -> bool:
         """Send what waits, at most one batch of it. Raises FencedOutError, for good, once another
-        publisher has this one's role: the later one of two with the same name keeps it. Where the
-        lease says who publishes, one without it does nothing."""
+        publisher has this one's role: the later one of two with the same name keeps it; and
+        StoreBehindError where the store knows less than it has sent. Where the lease says who
+        publishes, one without it does nothing."""
         if not self._leads():
             return False
         try:
@@ -235,6 +240,7 @@ class PublishStage:
             self._looked = True  # what comes now is new: the former holder can send no more
             self._hold()
             return False
+        self._check(waiting)
         started = self.clock()
         sink = self._sink or self._take_over(waiting)
         if self.owner is not None and not self._looked:
@@ -249,6 +255,7 @@ class PublishStage:
         except ValueError:
             self._send_one_by_one(sink, new)
         self._acknowledged = [m.id for m in waiting]
+        self._note(waiting)
         self._mark()
         if len(waiting) < self.settings.batch_messages:
             self._there = None
@@ -258,6 +265,26 @@ class PublishStage:
             )
         )
         return True
+
+    def _check(self, waiting: Iterable[OutboxMessage]) -> None:
+        """Send nothing that readers would drop as old. A store that was restored under this daemon
+        counts revisions again that went out before."""
+        for message in waiting:
+            if message.revision is None or message.key is None:
+                continue
+            said = self._said.get(message.key, 0)
+            if message.revision < said:
+                what = f"{message.key.decode(errors='replace')}: {said}"
+                raise StoreBehindError(behind(self.topics.recommendations, what))
+
+    def _note(self, sent: Iterable[OutboxMessage]) -> None:
+        for message in sent:
+            if message.key is None or message.kind != "recommendation":
+                continue
+            if message.value is None or message.revision is None:
+                self._said.pop(message.key, None)
+            else:
+                self._said[message.key] = message.revision
 
     def close(self) -> None:
         """Close the sink; everything that was acknowledged is marked, the rest is sent again."""

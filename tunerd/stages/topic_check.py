@@ -7,7 +7,7 @@ anything is said.
 
 import tomllib
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from tunerd.core.decisions.lifecycle import FREE_KEY_AFTER
 from tunerd.core.recommendation import Recommendation, State
@@ -17,35 +17,34 @@ from tunerd.stages.plans import send_plans_again
 from tunerd.store import RecommendationRow, Store
 from tunerd.streams.base import EVER, Stream, StreamRecord
 
-__all__ = ["newer_than", "published", "take_up", "why_behind"]
+__all__ = ["behind", "newer_than", "published", "take_up", "why_behind"]
 
-CLOCKS = timedelta(minutes=1)
-"""How far the clocks of those who write to the store and to the stream may be apart."""
 MOST_UNSENT = 1_000_000
 MOST_NAMED = 3
 
 
 def why_behind(store: Store, stream: Stream, topic: str) -> str | None:
     """Why this store must not go on; None where it knows all that was published, of studies that
-    publish: who only observes may do so beside others. Reads what was sent since the last that it
-    knows, which is little where it does."""
+    publish: who only observes may do so beside others. Reads the whole topic: what a restored store
+    has said by itself since is no sign of how far it was before."""
     speaking = {row.name for row in store.studies() if _publishes(store, row.name)}
     if not speaking:
         return None
-    known = store.last_issued_at()
-    since = EVER if known is None else known - CLOCKS
-    published_ones = [
-        message for message in published(stream, topic, since) if message.study in speaking
-    ]
-    newer = newer_than(store, published_ones)
+    everything = published(stream, topic, EVER)
+    newer = newer_than(store, [message for message in everything if message.study in speaking])
     if not newer:
         return None
     named = ", ".join(
         f"{message.context_key}: {message.revision}" for message in newer[:MOST_NAMED]
     )
     more = f", and {len(newer) - MOST_NAMED} more" if len(newer) > MOST_NAMED else ""
+    return behind(topic, f"{named}{more}")
+
+
+def behind(topic: str, what: str) -> str:
+    """Say of a topic that it holds later revisions than the store knows: which, and what to do."""
     return (
-        f"{topic} holds later revisions than the store knows ({named}{more}), and readers would "
+        f"{topic} holds later revisions than the store knows ({what}), and readers would "
         "drop what it says as old: the store was restored from a backup, was made anew or lost "
         "transactions, then `tunerd recover` takes them up; or another tunerd publishes there, "
         "then give this one another topic"

@@ -8,8 +8,11 @@ next revision, in days.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
+from tunerd.errors import StoreBehindError
 from tunerd.stages.plans import send_plans_again
+from tunerd.stages.topic_check import why_behind
 from tunerd.store import OutboxMessage, RecommendationRow, Store
 from tunerd.streams.base import CompactedTable, LastValue, Stream, digest_of
 
@@ -43,6 +46,8 @@ class TopicRepair:
     table: CompactedTable
     topic: str
     now: Callable[[], datetime]
+    why_behind: Callable[[], str | None]
+    """Why the store must not go on; None where it knows all that was published."""
     _answered: dict[bytes, tuple[int, LastValue | None, datetime]] = field(default_factory=dict)
     """By key: which revision was said again, against what on the topic, and when."""
     _due: set[bytes] = field(default_factory=set)
@@ -55,12 +60,15 @@ class TopicRepair:
     ) -> "TopicRepair | None":
         """That of a stream; None where only this daemon writes to it."""
         table = stream.table(topic)
-        return None if table is None else cls(store, table, topic, now)
+        if table is None:
+            return None
+        return cls(store, table, topic, now, partial(why_behind, store, stream, topic))
 
     def step(self) -> int:
         """Have said again what holds and is not on the topic. Returns how many keys that are.
 
-        Raises StreamUnavailableError, StoreUnavailableError.
+        Raises StreamUnavailableError, StoreUnavailableError, and StoreBehindError where the topic
+        says something else because it is the store that lost something.
         """
         now = self.now()
         self._read()
@@ -78,6 +86,9 @@ class TopicRepair:
         if not lost:
             return 0
         self._all_due = True  # until it is committed
+        overwritten = [row for row in lost if _says_something(there.get(row.context_key.encode()))]
+        if overwritten and (problem := self.why_behind()):
+            raise StoreBehindError(problem)
         with self.store.transaction() as tx:
             # A later revision may have been made meanwhile; the lock keeps others from coming.
             same = [
@@ -132,6 +143,10 @@ class TopicRepair:
             return False
         revision, against, at = self._answered.get(key, (0, None, self.now() - AGAIN_AFTER))
         return (revision, against) != (row.revision, there) or at <= self.now() - AGAIN_AFTER
+
+
+def _says_something(there: LastValue | None) -> bool:
+    return there is not None and there.digest is not None
 
 
 def _stands(row: RecommendationRow, now: datetime) -> bool:
