@@ -256,9 +256,7 @@ class ForecastStage:
             and self.store.forecast_document(study.name) == looked.document
         ):
             return looked.used
-        for _ in range(
-            2
-        ):  # a signal that is read may be another context's, too, and leave its band
+        for _ in range(2):  # what is read may leave the band of another context that shares it
             fresh = [base for key, base in bases.items() if key not in standing]
             if not self._forecasters.read(self._signals(study, fresh), now):
                 return None
