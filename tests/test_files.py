@@ -17,7 +17,7 @@ from tunerd.errors import MisconfiguredError, StreamUnavailableError
 from tunerd.files import append_to, read_bytes
 from tunerd.lab.tables.files import open_table
 from tunerd.settings import load_settings
-from tunerd.settings.studies import load_studies
+from tunerd.settings.studies import load_studies, passed_over
 from tunerd.streams.base import StreamMessage, TopicContent, TopicSpec
 from tunerd.streams.jsonl.stream import JsonlStream
 
@@ -86,6 +86,18 @@ def test_a_link_to_a_study_is_read(tmp_path: Path) -> None:
     (tmp_path / "..data/toy.toml").write_text(TEXT)
     (tmp_path / "toy.toml").symlink_to("..data/toy.toml")
     assert [one.name for one in load_studies(tmp_path)] == ["toy"]
+
+
+def test_a_study_in_capitals_is_read_and_what_only_looks_like_one_is_told(tmp_path: Path) -> None:
+    for name in ("TOY.TOML", "a.toml.txt", "b.TML", "team/c.toml", "..data/d.toml", "e.toml~"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(TEXT)
+    assert [one.name for one in load_studies(tmp_path)] == ["toy"]
+    told = passed_over(tmp_path)
+    assert [one.split(" is not read")[0] for one in told] == [
+        str(tmp_path / name) for name in ("a.toml.txt", "b.TML", "team")
+    ]
+    assert passed_over(tmp_path / "gone") == []
 
 
 def test_a_file_that_does_not_say_how_large_it_is_is_read_to_its_bound() -> None:

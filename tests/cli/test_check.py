@@ -142,6 +142,17 @@ def test_a_folder_without_studies_is_said(tunerd: Tunerd, tmp_path: Path) -> Non
     assert "nothing to do" in said.out
 
 
+@pytest.mark.parametrize("command", ["check", "reload"])
+def test_what_looks_like_a_study_and_is_not_read_is_told(
+    tunerd: Tunerd, installation: Installation, command: str
+) -> None:
+    other = installation.study_file.with_name("other.toml.txt")
+    other.write_text(installation.study_file.read_text())
+    said = tunerd(command, "--settings", installation.file)
+    assert said.code == 0
+    assert f"Note: {other} is not read" in said.err
+
+
 @pytest.mark.parametrize("name", ["settings", "study", "job", "recommendation"])
 def test_schemas(tunerd: Tunerd, name: str) -> None:
     said = tunerd("schema", name)

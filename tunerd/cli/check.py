@@ -131,7 +131,7 @@ def _read(
 ) -> "tuple[Settings | None, Sequence[Study]]":
     """Settings (unless only studies are asked for) and studies; mistakes go to ``problems``."""
     from tunerd.settings import is_there
-    from tunerd.settings.studies import load_studies, read_studies
+    from tunerd.settings.studies import load_studies, passed_over, read_studies
 
     settings = None
     if file is not None or not files:
@@ -143,6 +143,8 @@ def _read(
         if files:
             return settings, read_studies(files)
         if settings is not None and is_there(settings.studies):
+            for problem in passed_over(settings.studies):
+                click.echo(f"Note: {problem}.", err=True)
             return settings, load_studies(settings.studies)
     except MisconfiguredError as error:
         problems += error.problems

@@ -40,10 +40,12 @@ def reload(file: Path | None, as_json: bool) -> None:
     change. A file with a mistake changes nothing at all. Where no daemon runs, the next start
     begins with what was taken up. Settings are read at a start only.
     """
-    from tunerd.settings.studies import load_studies
+    from tunerd.settings.studies import load_studies, passed_over
 
     settings = read_settings(file, check_studies=True)
     studies = load_studies(settings.studies)
+    for problem in passed_over(settings.studies):
+        click.echo(f"Note: {problem}.", err=True)
     with open_the_store(settings, upgrade=False) as store:
         before = _epochs(store)
         outcomes = _publish(store, studies)

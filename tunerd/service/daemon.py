@@ -729,9 +729,11 @@ def publish_studies(
 
     ``explicit``: an operator asked for it, so a file with older content counts as newer.
     """
-    from tunerd.settings.studies import load_studies
+    from tunerd.settings.studies import load_studies, passed_over
 
     who = f"{settings.name}@{os.uname().nodename}"
+    for problem in passed_over(settings.studies):
+        log.warning("no study", problem=problem)
     for study in load_studies(settings.studies):
         published = store.publish_generation(
             study.name, study.content_hash, study.text, who, _now(), force=explicit
