@@ -324,6 +324,18 @@ def test_a_sighup_during_the_start_is_a_reload_and_no_end(make: Make) -> None:
     assert daemon.stop()[0] == 0
 
 
+def test_a_start_says_that_it_waits_for_a_locked_store(make: Make) -> None:
+    daemon = make()
+    daemon.start()
+    assert daemon.stop()[0] == 0
+    with closing(sqlite3.connect(daemon.folder / "data/tunerd.sqlite")) as store:
+        store.execute("BEGIN EXCLUSIVE")
+        daemon.spawn()
+        daemon.until(lambda: "waits for the store" in str(daemon.lines()), "it says so")
+        store.rollback()
+    daemon.until(lambda: bool(daemon.lines("started")), "it starts")
+
+
 def test_the_command_reload_is_answered(shared: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     before = shared.study().generation
     shared.write_study(TEXT.replace("explore_share = 0.5", "explore_share = 0.25"))

@@ -73,6 +73,8 @@ SWITCH_S = 0.0005
 """How long a thread may keep the interpreter while others want it. A stage gives it up with every
 query and every message; with Python's 5 ms it waited as long each time for a page that is made."""
 TROUBLE_S = 1.0
+SLOW_S = 3.0
+"""A start that waits for longer says what for."""
 STREAM_WAIT_S = 60.0
 """How long a start waits for brokers that are slow or start again. Then it ends, and is started
 again by whoever started it: systemd waits for three minutes, the startup probe for five."""
@@ -157,14 +159,8 @@ class _Daemon:
         with ExitStack() as open_until_end, self._signals():
             with _had(f"data_dir {settings.data_dir}"):
                 make_folder(settings.data_dir)
-            store = open_until_end.enter_context(unchecked_store_of(settings))
-            self.guards = {"store": self._claim(store)}
-            open_until_end.callback(self._give_back, self.guards["store"])
-            # Whoever may not have the store must not change it either.
-            if self._shares(store):
-                refuse_strangers(settings, store)
-            store.upgrade_schema()
-            self.guards["store"].check()  # a new store had no room for the name of its holder
+            with self._store_wait_told():
+                store = self._open(open_until_end)
             if settings.stream.kind == "jsonl":
                 with _had(f"stream.folder {settings.stream.folder}"):
                     make_folder(settings.stream.folder)
@@ -178,7 +174,8 @@ class _Daemon:
                 stages = [name for name in STAGES if name in self.stages]
                 self.members = Membership.join(settings, stages, store)
                 open_until_end.callback(self.members.leave)
-            publish_studies(settings, store, self.log)
+            with self._store_wait_told():
+                publish_studies(settings, store, self.log)
             if self.stages & {"tune", "publish"}:
                 topic = settings.topics.recommendations
                 if problem := self._reach(partial(why_behind, store, stream, topic), reach_by):
@@ -484,6 +481,30 @@ class _Daemon:
         self.log.error("the store lost what it knew", problem=str(error))
         self.crashed = True
         self.stop.set()
+
+    def _open(self, open_until_end: ExitStack) -> Store:
+        """Open the store, claim it and bring its schema up to date."""
+        store = open_until_end.enter_context(unchecked_store_of(self.settings))
+        self.guards = {"store": self._claim(store)}
+        open_until_end.callback(self._give_back, self.guards["store"])
+        # Whoever may not have the store must not change it either.
+        if self._shares(store):
+            refuse_strangers(self.settings, store)
+        store.upgrade_schema()
+        self.guards["store"].check()  # a new store had no room for the name of its holder
+        return store
+
+    @contextmanager
+    def _store_wait_told(self) -> Iterator[None]:
+        """Say that a start waits for the store, where nothing else would be heard of it."""
+        event = "the start waits for the store: another may hold it locked"
+        timer = threading.Timer(SLOW_S, self.log.warning, [event])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _supervise(self, store: Store, tuner: TunerProcess | None) -> None:
         """The parent's own loop: the tuner process, reloads and the watchdog."""
