@@ -36,14 +36,14 @@ def load_studies(folder: Path) -> tuple[Study, ...]:
 
 def passed_over(folder: Path) -> list[str]:
     """Say of what looks like studies in a folder and is not read why not, a sentence each."""
-    told = []
+    notes = []
     with suppress(OSError, ValueError):  # who reads the studies says so
         for path in sorted(folder.iterdir()):
             if _MEANT.fullmatch(path.name):
-                told.append(f"{path} is not read: the name of a study file ends in .toml")
+                notes.append(f"{path} is not read: the name of a study file ends in .toml")
             elif not path.name.startswith(".") and path.is_dir() and any(_studies_in(path)):
-                told.append(f"{path} is not read: studies lie in {folder} itself")
-    return told
+                notes.append(f"{path} is not read: studies lie in {folder} itself")
+    return notes
 
 
 def _studies_in(folder: Path) -> list[Path]:

@@ -272,9 +272,9 @@ class PublishStage:
         for message in waiting:
             if message.revision is None or message.key is None:
                 continue
-            said = self._said.get(message.key, 0)
-            if message.revision < said:
-                what = f"{message.key.decode(errors='replace')}: {said}"
+            latest = self._said.get(message.key, 0)
+            if message.revision < latest:
+                what = f"{message.key.decode(errors='replace')}: {latest}"
                 raise StoreBehindError(behind(self.topics.recommendations, what))
 
     def _note(self, sent: Iterable[OutboxMessage]) -> None:
