@@ -128,7 +128,8 @@ def cli() -> None:
 def main() -> None:
     """Entry point of the ``tunerd`` program."""
     gc.set_threshold(COLLECT_AFTER)
-    _open_standard_streams()
+    if sys.argv[1:2] != ["exec"]:  # its program has closed what its caller closed
+        _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the locale
     elif isinstance(sys.stdout, io.TextIOWrapper):
