@@ -128,8 +128,8 @@ def cli() -> None:
 def main() -> None:
     """Entry point of the ``tunerd`` program."""
     gc.set_threshold(COLLECT_AFTER)
-    if sys.argv[1:2] != ["exec"]:  # its program has closed what its caller closed
-        _open_standard_streams()
+    # The program of `exec` has closed what its caller closed.
+    _open_standard_streams(inherited=sys.argv[1:2] != ["exec"])
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the locale
     elif isinstance(sys.stdout, io.TextIOWrapper):
@@ -144,7 +144,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _open_standard_streams() -> None:
+def _open_standard_streams(*, inherited: bool) -> None:
     """Where somebody has closed one, the next file to be opened, a store perhaps, would take its
     number, and get what libraries write there."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -152,7 +152,7 @@ def _open_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
-            os.set_inheritable(number, True)
+            os.set_inheritable(number, inherited)
             setattr(sys, name, open(number, "w" if number else "r"))  # noqa: SIM115
 
 

@@ -63,7 +63,6 @@ def run_job(job: ExecOptions, environ: Mapping[str, str]) -> int:
         MisconfiguredError: nothing was started.
         OSError: a file of the configuration cannot be written; nothing was started.
     """
-    _reserve_standard()
     if not job.local:
         return _run_plan(job, make_plan(job.study, job.context, job.settings, environ), environ)
     from tunerd.exec.local import local_folder, prepare, used
@@ -272,19 +271,6 @@ class _LazyReporter:
         if self.reporter is not None:
             with suppress(Exception):
                 self.reporter.close()
-
-
-def _reserve_standard() -> None:
-    """See that no file of ours becomes standard input, output or error where these are closed. The
-    program has them closed all the same: descriptors are not inherited unless somebody says so."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            null = os.open(os.devnull, os.O_RDWR)
-            if null != number:
-                os.dup2(null, number, inheritable=False)
-                os.close(null)
 
 
 # -- the end ----------------------------------------------------------------------------------

@@ -754,7 +754,7 @@ def publish_studies(
 
     who = f"{settings.name}@{os.uname().nodename}"
     for problem in passed_over(settings.studies):
-        log.warning("no study", problem=problem)
+        log.warning("a file is passed over", problem=problem)
     for study in load_studies(settings.studies):
         published = store.publish_generation(
             study.name, study.content_hash, study.text, who, _now(), force=explicit
